@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
@@ -388,6 +389,9 @@ class TrafficInfo:
         ecn: str,
         pacing: bool,
         file: str | None,
+        client: str | None,
+        server: str | None,
+        program_files: Sequence[str],
         numbers: dict[str, float],
     ) -> None: ...
     label: str
@@ -410,6 +414,10 @@ class TrafficInfo:
     pacing: bool
     #: name of the file with its packets, where they came once
     file: str | None
+    #: programs at both ends, and the files that they need; None and empty for other kinds
+    client: str | None
+    server: str | None
+    program_files: list[str]
     #: numbers that belong to the kind, by the scenario's keys with their unit, such as "on_s";
     #: absent ones are left out
     numbers: dict[str, float]
@@ -494,7 +502,8 @@ class Plan:
     #: one for each law that asked for numbers, and each link and load that it has them for
     designed: tuple[Designed, ...]
     #: Whether the scenario has a table `[kernel]`, and asks a guest to keep packets.
-    has_kernel_table: bool
+    #: keys of its table [kernel] that say something
+    kernel_keys: list[str]
     keeps_packets: bool
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
@@ -1189,6 +1198,34 @@ class LinkDirection:
     #: flows whose sender was seen, by its congestion control
     congestion_controls: dict[str, int]
 
+class LinkPrograms:
+    """A client, and a server if there is one, on hosts of their own; both are lines for the shell.
+
+    What the server sends goes up.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        server: str | None,
+        folder: str,
+        outputs: tuple[str, str],
+        start_s: float,
+        stop_s: float,
+        sysctls: Sequence[tuple[str, str]],
+    ) -> None: ...
+    client: str
+    server: str | None
+    #: where they run
+    folder: Path
+    #: files for what client and server write
+    outputs: tuple[Path, Path]
+    #: when the client starts and both are stopped, after the link's command has started
+    start_s: float
+    stop_s: float
+    #: settings of both hosts, such as ("net.ipv4.tcp_ecn", "1")
+    sysctls: list[tuple[str, str]]
+
 class LinkOutcome:
     """What came of a run on a link; can be pickled."""
 
@@ -1197,6 +1234,7 @@ class LinkOutcome:
         status: int | None,
         not_started: int | None,
         server_status: int | None,
+        programs: Sequence[tuple[int | None, int | None]],
         duration_s: float,
         measure_s: tuple[float, float],
         sample_s: float,
@@ -1212,6 +1250,8 @@ class LinkOutcome:
     not_started: int | None
     #: exit status of the server's command; None while it runs
     server_status: int | None
+    #: exit status of each client and of its server; None where it was stopped
+    programs: list[tuple[int | None, int | None]]
     duration_s: float
     measure_s: tuple[float, float]
     sample_s: float
@@ -1236,6 +1276,9 @@ def link_run(
     metrics: str | None = None,
     captures: str | None = None,
     control: str | None = None,
+    programs: Sequence[LinkPrograms] = (),
+    packets: tuple[str, float, float] | None = None,
+    apart: tuple[int, Sequence[int], Sequence[tuple[int, int]]] | None = None,
 ) -> LinkOutcome: ...
 def link_queue(device: str) -> dict[str, Any] | None: ...
 def link_enter(network: str, user: str | None = None) -> None: ...

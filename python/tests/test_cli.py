@@ -17,6 +17,7 @@ from conftest import SCENARIO, Cli, command, line_on_a_terminal
 
 import forebay
 from forebay.base import metrics as run_metrics
+from forebay.cli.declaration import flowing
 from forebay.runs import execution, experiment, memory
 
 #: What programs that read `--json` rely on, in this order.
@@ -41,6 +42,16 @@ def runs(text: str) -> list[dict[str, Any]]:
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
+
+
+def test_help_breaks_its_lines_where_the_terminal_ends(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not where those of the source end, too."""
+    assert flowing("One\n    two.\n\n    Three:\n      four") == "One two.\n\nThree:\n  four"
+    monkeypatch.setenv("COLUMNS", "500")
+    wide = cli("doctor", "--help").stdout
+    assert "rootless links, timing, offloads; or whether a queue really is the bottleneck." in wide
 
 
 def test_help_has_the_commands_in_their_order(cli: Cli) -> None:

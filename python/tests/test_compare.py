@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pages
@@ -72,7 +73,18 @@ def test_each_difference_is_tested_over_the_common_seeds(saved: Path) -> None:
     tail = next(line for line in found.differences if line.laws[0] == "droptail")
     assert tail.significant and tail.difference < -30
     assert tail.share == pytest.approx(tail.difference / tail.a.mean)
-    assert "droptail: Queue is" in str(found) and "packets less in B" in str(found)
+    said = re.search(r"droptail, Queue: ([\d.]+) ± [\d.]+ packets less in B, ", str(found))
+    assert said and float(said[1]) == pytest.approx(-tail.difference, rel=1e-2)
+
+
+def test_eighty_columns_have_the_difference_and_its_p(saved: Path, cli: Cli) -> None:
+    out = cli("compare", str(saved / "large"), str(saved / "small")).stdout
+    (head,) = re.findall(r"^Metric +Law +A +B +B less A +p\b", out, re.MULTILINE)
+    assert len(head) <= 80
+    # What was run tells what the scenarios differ in.
+    assert out.count("   forebay run ") == 2
+    # Of a share, points are not per cent of it.
+    assert not re.search(r"Drops: [\d.]+ ± [\d.]+ %", out)
 
 
 def test_a_result_is_the_same_as_itself(saved: Path) -> None:
@@ -114,7 +126,7 @@ def test_the_command_writes_one_page(saved: Path, tmp_path: Path, cli: Cli) -> N
     folder = tmp_path / "results" / "compare-large-small"
     page = (folder / "compare.html").read_text()
     assert pages.check(page) == ["A beside B"]
-    assert "droptail: Queue is" in page and "forebay compare" in page
+    assert "droptail, Queue: " in page and "forebay compare" in page
     told = json.loads((folder / "compare.json").read_text())
     assert told["A"]["folder"] == str(saved / "large")
     assert {line["metric"] for line in told["differences"]} == {"jain", "queue_mean_pkts"}

@@ -294,6 +294,7 @@ class Doubted:
     name: str = "doubted"
     in_words: str = "simulated, and doubted"
     runs_programs: bool = False
+    kernel_keys: tuple[str, ...] = ()
     asked: list[Collection[Key]] = field(default_factory=list)
 
     def check(self, experiment: Planned) -> None:

@@ -18,10 +18,12 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
+from forebay import engines
 from forebay._native import ScenarioError
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
 from forebay.guests import run, setup
+from forebay.runs import experiment
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (
@@ -117,9 +119,15 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 
 
 def test_other_engines_say_that_they_pass_the_table_over() -> None:
-    text = scenario(FTP.format(flows=1), "[kernel]\noffloads = true\n", duration=5)
-    result = forebay.run(text)
-    assert result.experiment.warning.endswith("[kernel] counts with --engine kernel alone")
+    table = "[kernel]\noffloads = true\npcap = true\n"
+    text = scenario(FTP.format(flows=1), table, duration=5)
+    warned = "scenario: kernel.offloads, kernel.pcap count with --engine kernel alone"
+    assert forebay.run(text).experiment.warning == warned
+    # A link keeps packets.
+    over_link = experiment.read(text, engine=engines.named("link", "engine"))
+    assert over_link.warning == "scenario: kernel.offloads counts with --engine kernel alone"
+    said_nothing = scenario(FTP.format(flows=1), "[kernel]\n", duration=5)
+    assert experiment.read(said_nothing).warning == ""
 
 
 def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
@@ -399,6 +407,22 @@ def test_what_programs_say_and_packets_are_in_the_result(tmp_path: Path) -> None
     came = forebay.run(again).samples["arrivals"].sum()
     # But for packets in the queue at the end.
     assert came == pytest.approx(result.samples["arrivals"].sum(), abs=160)
+
+
+@needs_guest
+@pytest.mark.parametrize("asks", [True, False])
+def test_hosts_of_programs_ask_for_ecn_where_the_scenario_says_so(
+    asks: bool, tmp_path: Path
+) -> None:
+    """Either end may be the one that opens the connection."""
+    look = "cat /proc/sys/net/ipv4/tcp_ecn"
+    program = f'client = "{look}"\nserver = "{look}"\necn = {str(asks).lower()}\n'
+    file = tmp_path / "ecn.toml"
+    file.write_text(scenario(PROGRAM + program, duration=6))
+    forebay.run(file, engine="kernel").report(tmp_path / "out")
+    told = json.loads((tmp_path / "out/metrics.json").read_text())["programs"]
+    said = [(tmp_path / "out" / one["output"]).read_text() for one in told]
+    assert said == [f"{int(asks)}\n"] * 2
 
 
 @needs_guest

@@ -536,7 +536,7 @@ def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
     done = cli("design", "pi", *LINK, *asked, "--out", str(out))
     assert "12 of cubic, 20 ms" in done.stdout
     assert "6 of linux-reno, 80 ms" in done.stdout
-    assert "The law's rule knows Reno alone" in " ".join(done.stdout.split())
+    assert "The law's design rule is for Reno alone" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.split("The law, as in")[0].splitlines())) <= 80
     text = (out / "pi.toml").read_text()
     assert 'tcp = "linux-cubic"' in text

@@ -138,7 +138,7 @@ scale       = "6kB"
 def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
     (plan,) = link_plans(read(tmp_path, SCENARIO.replace("[[law]]", SHORT + "[[law]]")))
     assert plan.sources == [
-        Mice(6, "cubic", (LEAD_S + 0.5, LEAD_S + 0.5), on_s=0.4, off_s=0.2),
+        Mice(6, "cubic", (LEAD_S + 0.5, LEAD_S + 0.5), on_s=0.4, off_s=0.2, port=5200),
         Web(
             flows=2,
             congestion_control="reno",
@@ -148,8 +148,11 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
             shape=1.5,
             scale_bytes=6000,
             payload_bytes=1460,
+            port=5199,
         ),
     ]
+    # Long flows go to ports of their own, and each traffic's short ones to another.
+    assert plan.apart() == (3, [], [(5201, 0), (5202, 0), (5203, 0), (5200, 1), (5199, 2)])
     assert len(plan.flows) == 3
     script = plan.command(7)[-1]
     (words,) = [line for line in script.splitlines() if " send " in line]
@@ -160,7 +163,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
 
 
 def test_sizes_are_paretos_in_whole_packets() -> None:
-    web = Web(1, "reno", (0, 0), 1, 1, shape=1.2, scale_bytes=1000, payload_bytes=1000)
+    web = Web(1, "reno", (0, 0), 1, 1, shape=1.2, scale_bytes=1000, payload_bytes=1000, port=1)
     draw, count = random.Random(1), 20_000
     sizes = [transfers.packets(draw, web) for _ in range(count)]
     # P(more than n packets) = (1 + n)^-1.2, each within four standard errors.
@@ -176,8 +179,8 @@ def test_a_session_makes_its_transfers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # One packet each, as large as the loopback device makes it.
-    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000)
-    plan = transfers.ClientTask(port, 3, 3.0, (0.5, 2.5), [web])
+    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000, port=port)
+    plan = transfers.ClientTask(3, 3.0, (0.5, 2.5), [web])
     module = [sys.executable, "-m", transfers.__name__]
     server = subprocess.Popen([*module, "serve", str(port)], stdout=subprocess.PIPE, text=True)
     try:
@@ -203,7 +206,7 @@ def test_a_session_makes_its_transfers() -> None:
 
 @pytest.mark.realtime
 def test_a_server_that_is_not_there_is_a_failure_in_a_line() -> None:
-    plan = transfers.ClientTask(9, 1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1)])
+    plan = transfers.ClientTask(1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1, 9)])
     done = subprocess.run(
         [sys.executable, "-m", transfers.__name__, "send", plan.text(), str(time.time())],
         env=os.environ | {"FOREBAY_SERVER": "127.0.0.1"},
@@ -306,11 +309,11 @@ def simulated_attempts(
     """Real runs that are simulated ones; the first attempt of each seed is void for `first`."""
     asked: list[int] = []
 
-    def once(_plan: object, seed: int, *_more: object) -> tuple[object, list[str]]:
+    def once(_plan: object, seed: int, *_more: object) -> real.Attempt:
         asked.append(seed)
         observed = execution.execute(one).runs[0]
         observed.metrics["lateness_p99_s"] = 1e-5
-        return observed, first if asked.count(seed) == 1 else []
+        return real.Attempt(observed, first if asked.count(seed) == 1 else [])
 
     monkeypatch.setattr(real, "once", once)
 
@@ -372,7 +375,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "**Growth under delayed ACKs**" in text
 
     cubic = SCENARIO.replace('"sack"', '"cubic"')
-    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["too late"])
+    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["void, too late"])
     text = page.markdown([other], "forebay validate …", "1ms", "0.1%")
     assert "**CUBIC above its last window**" in text
     assert "**Growth under delayed ACKs**" not in text
@@ -380,8 +383,16 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "void runs among those shown: 2." in text
 
 
+def test_what_a_program_did_makes_no_run_void(tmp_path: Path) -> None:
+    said = "`client` of client ended with status 1: no"
+    same = both_ways(tmp_path, SCENARIO, void=[said])
+    assert [(row.void, row.reasons) for row in same.rows] == [(0, [])]
+    both = both_ways(tmp_path, SCENARIO, void=[said, "void, too late"])
+    assert [(row.void, row.reasons) for row in both.rows] == [(2, ["void, too late"])]
+
+
 def test_one_run_is_singular(tmp_path: Path) -> None:
-    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["too late"])
+    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["void, too late"])
     one.rows[0] = replace(one.rows[0], again=1)
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
     assert ": 1 simulated run, 1 real one of each law." in text

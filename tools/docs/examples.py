@@ -135,7 +135,8 @@ rtt    = "40ms"
 start  = "1s"
 ```
 
-It runs with `--engine kernel`: [real-kernel.md](real-kernel.md). Other engines refuse it.
+It runs with `--engine kernel`, and in real time with `--engine link`:
+[real-kernel.md](real-kernel.md#any-program). Other engines refuse it.
 """,
     "external": """\
 ```toml
@@ -159,7 +160,7 @@ offloads = true
 sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
-`--engine kernel` reads it: [real-kernel.md](real-kernel.md). Other engines pass it over, with a
+`--engine kernel` reads it: [real-kernel.md](real-kernel.md). `link` keeps packets, too (`pcap`). Other engines pass it over, with a
 line that says so, so that one scenario runs on all of them.
 """
 

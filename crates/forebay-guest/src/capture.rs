@@ -1,19 +1,13 @@
 //! The packets of the bottleneck in the format of wireshark (pcapng): each once, when it left the
 //! queue or was lost, with a comment where it was dropped or marked, as `forebay link` has them.
 
-use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_core::{Drop, Time};
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::{DataLink, PcapError};
+use forebay_core::Time;
+use forebay_packets::{dropped_comment, CaptureWriter};
 
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, STARTS, START_BYTES, START_BYTES_U32};
@@ -37,53 +31,29 @@ pub fn write(folder: &Path, rows: &[PacketRow], end: Time) -> io::Result<()> {
     packets.retain(|(row, _)| row.left <= end);
     // Stable: what happens at one time keeps its order.
     packets.sort_by_key(|(row, _)| row.left);
-    let file = BufWriter::new(File::create(folder.join(CAPTURE))?);
-    let mut writer = PcapNgWriter::new(file).map_err(io_error)?;
-    let interface = InterfaceDescriptionBlock {
-        linktype: DataLink::RAW,
-        snaplen: START_BYTES_U32,
-        options: vec![
-            InterfaceDescriptionOption::IfName("bottleneck".into()),
-            // Nanoseconds.
-            InterfaceDescriptionOption::IfTsResol(9),
-        ],
-    };
-    writer.write_pcapng_block(interface).map_err(io_error)?;
+    let mut file = CaptureWriter::create(&folder.join(CAPTURE), "bottleneck", START_BYTES_U32)?;
     for (row, start) in packets {
         let length = row.bytes.saturating_sub(ETHERNET_BYTES);
         let kept = usize::try_from(length).unwrap_or(START_BYTES);
         let comment = match row.fate {
-            Fate::Left => None,
-            Fate::Marked => Some("marked"),
-            Fate::Lost(Drop::Early) => Some("dropped: early"),
-            Fate::Lost(Drop::Forced) => Some("dropped: forced"),
-            Fate::Lost(Drop::Overflow) => Some("dropped: overflow"),
+            Fate::Left => "",
+            Fate::Marked => "marked",
+            Fate::Lost(why) => dropped_comment(why),
         };
-        let comment = comment.map(|it| EnhancedPacketOption::Comment(it.into()));
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: Duration::from_nanos(row.left.as_nanos()),
-            original_len: length,
-            data: Cow::Borrowed(&start[..kept.min(START_BYTES)]),
-            options: comment.into_iter().collect(),
-        };
-        writer.write_pcapng_block(block).map_err(io_error)?;
+        let at = Duration::from_nanos(row.left.as_nanos());
+        file.write(at, length, &start[..kept.min(START_BYTES)], comment)?;
     }
-    writer.into_inner().flush()
-}
-
-fn io_error(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other),
-    }
+    file.finish()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use forebay_core::Drop;
+    use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
+    use std::fs::File;
 
     #[test]
     fn packets_are_in_order_with_what_became_of_them() {

@@ -7,7 +7,7 @@ use std::env;
 use forebay_core::discipline::Buffer;
 use forebay_core::{laws, Capacity, Rate, Span, Time, Value};
 use forebay_link::{
-    run, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
+    run, Apart, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
     Settings, Watchers,
 };
 use forebay_scenario::LawChoice;
@@ -36,6 +36,7 @@ fn main() {
         sample: Span::from_millis(10),
         measure: (Time::ZERO, None),
         bounds: Bounds::default(),
+        apart: Apart::default(),
     };
     let arguments = env::args_os().skip(1).collect();
     let commands = Commands {
@@ -43,7 +44,7 @@ fn main() {
             arguments,
             ..Command::default()
         }),
-        server: None,
+        ..Commands::default()
     };
     let outcome = run(&settings, &commands, Watchers::default(), |_| {});
     match outcome {

@@ -4,43 +4,29 @@
 //! at which the emulator fetched them, and the packets that it received. A sent packet has a
 //! comment if the queue dropped it, a received one if the queue marked it.
 
-use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_core::Time;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::{DataLink, PcapError};
+use forebay_core::{Drop, Span, Time};
+use forebay_packets::{dropped_comment, CaptureWriter};
 
 use crate::direction::Counts;
 use crate::due::Due;
 use crate::namespace::End;
 use crate::offload;
-use crate::pool::{Pool, PREFIX_BYTES};
+use crate::pool::{Pool, Segment, PREFIX_BYTES};
 use forebay_packets::ip::bytes_u32;
 
-/// Written to the disk in pieces of this size.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Of a packet of the bottleneck this much is kept, as of the guest's.
+const START_BYTES: u32 = 128;
 
 pub struct Capture {
     /// Client, server.
-    files: [PcapNgWriter<BufWriter<File>>; 2],
+    files: [CaptureWriter; 2],
     /// When the run started, since 1970.
     start: Duration,
     failed: Option<String>,
-}
-
-fn io_error(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other),
-    }
 }
 
 impl Capture {
@@ -51,19 +37,7 @@ impl Capture {
     pub fn create(folder: &Path) -> io::Result<Capture> {
         let file = |end: End| {
             let path = folder.join(format!("{}.pcapng", end.name()));
-            let writer = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
-            let mut writer = PcapNgWriter::new(writer).map_err(io_error)?;
-            let interface = InterfaceDescriptionBlock {
-                linktype: DataLink::RAW,
-                snaplen: 0,
-                options: vec![
-                    InterfaceDescriptionOption::IfName(end.name().into()),
-                    // Nanoseconds.
-                    InterfaceDescriptionOption::IfTsResol(9),
-                ],
-            };
-            writer.write_pcapng_block(interface).map_err(io_error)?;
-            Ok::<_, io::Error>(writer)
+            CaptureWriter::create(&path, end.name(), 0)
         };
         Ok(Capture {
             files: [file(End::Client)?, file(End::Server)?],
@@ -125,25 +99,16 @@ impl Capture {
         if self.failed.is_some() {
             return;
         }
-        let comment = (!comment.is_empty()).then(|| EnhancedPacketOption::Comment(comment.into()));
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: self.start + Duration::from_nanos(now.as_nanos()),
-            original_len: bytes_u32(packet.len()),
-            data: Cow::Borrowed(packet),
-            options: comment.into_iter().collect(),
-        };
-        if let Err(error) = self.files[end].write_pcapng_block(block) {
-            self.failed = Some(io_error(error).to_string());
-        }
+        let at = self.start + Duration::from_nanos(now.as_nanos());
+        let written = self.files[end].write(at, bytes_u32(packet.len()), packet, comment);
+        self.failed = written.err().map(|error| error.to_string());
     }
 
     /// Writes the rest. Returns why the captures are not whole, if they are not.
     pub fn finish(self) -> Option<String> {
         let mut failed = self.failed;
         for file in self.files {
-            let flushed = file.into_inner().into_inner();
-            if let Err(error) = flushed {
+            if let Err(error) = file.finish() {
                 failed.get_or_insert(error.to_string());
             }
         }
@@ -151,11 +116,60 @@ impl Capture {
     }
 }
 
+/// The packets of one queue, each once: at the time at which it left, or was lost. Times count from
+/// `start` of the link's run, and end at `end`.
+pub struct QueueCapture {
+    file: CaptureWriter,
+    start: Time,
+    end: Time,
+    failed: Option<String>,
+}
+
+impl QueueCapture {
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn create(path: &Path, start: Span, end: Span) -> io::Result<QueueCapture> {
+        Ok(QueueCapture {
+            file: CaptureWriter::create(path, "bottleneck", START_BYTES)?,
+            start: Time::ZERO + start,
+            end: Time::ZERO + end,
+            failed: None,
+        })
+    }
+
+    pub fn left(&mut self, now: Time, pool: &Pool, segment: &Segment) {
+        let comment = if segment.marked { "marked" } else { "" };
+        self.write(now, pool, segment, comment);
+    }
+
+    pub fn dropped(&mut self, at: Time, pool: &Pool, segment: &Segment, why: Drop) {
+        self.write(at, pool, segment, dropped_comment(why));
+    }
+
+    fn write(&mut self, at: Time, pool: &Pool, segment: &Segment, comment: &str) {
+        if self.failed.is_some() || at < self.start || at > self.end {
+            return;
+        }
+        let packet = pool.packet(segment.slot);
+        let kept = packet.len().min(START_BYTES as usize);
+        let at = Duration::from_nanos(at.since(self.start).as_nanos());
+        let written = (self.file).write(at, segment.bytes, &packet[..kept], comment);
+        self.failed = written.err().map(|error| error.to_string());
+    }
+
+    /// Writes the rest. Returns why the capture is not whole, if it is not.
+    pub fn finish(self) -> Option<String> {
+        let flushed = self.file.finish().err().map(|error| error.to_string());
+        self.failed.or(flushed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Span;
+    use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
+    use std::fs::File;
 
     #[test]
     fn a_capture_can_be_read() {

@@ -12,6 +12,8 @@ use forebay_core::{Drop, ParamError, Queue, Rate, Rng, SetPoint, Sink, Span, Tim
 use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
 
+use crate::apart::Apart;
+use crate::capture::QueueCapture;
 use crate::classes::Classes;
 use crate::due::Due;
 use crate::flows::Flows;
@@ -58,6 +60,8 @@ pub struct Direction {
     sample: Span,
     next_sample: Time,
     window: (Time, Time),
+    apart: Apart,
+    capture: Option<QueueCapture>,
 }
 
 impl Direction {
@@ -72,7 +76,7 @@ impl Direction {
         let given_up = GivenUp {
             counts: Counts::default(),
             classes: Classes::of(discipline.classes()),
-            slots: Vec::new(),
+            given_up: Vec::new(),
         };
         Direction {
             bottleneck: Bottleneck::new(discipline, record, capacity, given_up),
@@ -87,7 +91,27 @@ impl Direction {
             sample: record.interval,
             next_sample: Time::ZERO + record.interval,
             window: record.window,
+            apart: Apart::default(),
+            capture: None,
         }
+    }
+
+    /// Tells traffic apart from now on.
+    pub fn tell_apart(&mut self, apart: Apart) {
+        if apart.count > 1 {
+            let recorder = &mut self.bottleneck.record.recorder;
+            recorder.tell_traffic_apart(apart.count);
+        }
+        self.apart = apart;
+    }
+
+    /// Writes its packets into a file from now on.
+    pub fn set_capture(&mut self, capture: QueueCapture) {
+        self.capture = Some(capture);
+    }
+
+    pub fn take_capture(&mut self) -> Option<QueueCapture> {
+        self.capture.take()
     }
 
     pub fn counts(&self) -> &Counts {
@@ -161,8 +185,12 @@ impl Direction {
     }
 
     /// A segment has come; all before `now` is done.
-    pub fn arrive(&mut self, now: Time, segment: Segment, pool: &mut Pool) {
+    pub fn arrive(&mut self, now: Time, mut segment: Segment, pool: &mut Pool) {
         self.counts_mut().arrived_packets += 1;
+        if self.apart.count > 1 {
+            let headers = &pool.slot(segment.slot).headers;
+            segment.traffic = headers.and_then(|it| self.apart.traffic(&it.flow));
+        }
         let was_free = self.bottleneck.transmitter.is_free();
         let sends = self.bottleneck.arrive(now, segment);
         self.free_slots(pool);
@@ -185,8 +213,11 @@ impl Direction {
 
     /// Gives back the slots of what the discipline has dropped.
     fn free_slots(&mut self, pool: &mut Pool) {
-        for slot in self.bottleneck.record.sink.slots.drain(..) {
-            pool.left(slot, 1);
+        for (at, segment, why) in self.bottleneck.record.sink.given_up.drain(..) {
+            if let Some(capture) = &mut self.capture {
+                capture.dropped(at, pool, &segment, why);
+            }
+            pool.left(segment.slot, 1);
         }
     }
 
@@ -195,6 +226,9 @@ impl Direction {
         let Sent { departure, out } = sent;
         let segment = departure.packet;
         let (sojourn, class) = (departure.sojourn, departure.class);
+        if let Some(capture) = &mut self.capture {
+            capture.left(now, pool, &segment);
+        }
         self.recent_delays.record(sojourn);
         let GivenUp {
             counts, classes, ..
@@ -282,8 +316,15 @@ impl Direction {
 
     /// The trace, with the window ending at `end`.
     pub fn finish(self, end: Time) -> Trace {
-        let totals = self.flows.totals();
+        let apart = self.apart;
+        let totals = self.flows.totals(|flow| match apart.count {
+            0 | 1 => Some(0),
+            _ => apart.traffic(flow),
+        });
         let mut trace = self.bottleneck.record.recorder.finish(totals);
+        for of in &mut trace.traffic {
+            of.rtt_s = apart.rtt.as_secs_f64() + of.delay_mean_s();
+        }
         trace.settings.window.1 = trace.settings.window.1.min(end);
         trace
     }
@@ -312,7 +353,9 @@ pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
     };
     // Where both directions have the law that is wrong, `--aqm` has chosen it.
     let down = direction(&settings.down, "down", "aqm")?;
-    Ok([direction(&settings.up, "up", "aqm-up")?, down])
+    let mut up = direction(&settings.up, "up", "aqm-up")?;
+    up.tell_apart(settings.apart.clone());
+    Ok([up, down])
 }
 
 /// `error` of `law`, which `option` has chosen.
@@ -363,22 +406,22 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
     (0..count).map(lane).collect()
 }
 
-/// Counts the packets that the discipline drops or marks, and keeps the slots of those dropped.
+/// Counts the packets that the discipline drops or marks, and keeps those dropped.
 struct GivenUp {
     counts: Counts,
     classes: Classes,
-    slots: Vec<u32>,
+    given_up: Vec<(Time, Segment, Drop)>,
 }
 
 impl Sink<Segment> for GivenUp {
-    fn dropped(&mut self, _now: Time, segment: Segment, why: Drop, class: u8) {
+    fn dropped(&mut self, now: Time, segment: Segment, why: Drop, class: u8) {
         self.classes.dropped(class);
         match why {
             Drop::Early => self.counts.early_drops += 1,
             Drop::Forced => self.counts.forced_drops += 1,
             Drop::Overflow => self.counts.overflow_drops += 1,
         }
-        self.slots.push(segment.slot);
+        self.given_up.push((now, segment, why));
     }
 
     fn marked(&mut self, _now: Time, _segment: &Segment, class: u8) {

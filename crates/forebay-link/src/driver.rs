@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, QueueCapture};
 use crate::clock::Clock;
 use crate::congestion;
 use crate::direction::{self, Counts, Direction};
@@ -66,6 +66,8 @@ pub struct Watchers {
     /// further threads.
     pub attend: Option<Box<dyn FnOnce() + Send>>,
     pub capture: Option<Capture>,
+    /// Of the queue up.
+    pub queue_capture: Option<QueueCapture>,
 }
 
 /// Names of the directions in reports.
@@ -89,6 +91,8 @@ pub struct Outcome {
     /// How COMMAND ended; `None` where there was none, or it still ran.
     pub command: Option<Ended>,
     pub server: Option<Ended>,
+    /// How each client and each server of programs ended.
+    pub programs: Vec<[Option<Ended>; 2]>,
     /// Up, then down.
     pub ways: [Observed; 2],
     /// Changes that a watcher made, with their times.
@@ -166,7 +170,10 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     // However this ends, those who watch are told.
     let _last = LastPicture(watchers.picture.clone());
-    let ways = direction::both(settings)?;
+    let mut ways = direction::both(settings)?;
+    if let Some(capture) = watchers.queue_capture.take() {
+        ways[0].set_capture(capture);
+    }
     let mut pool = Pool::new(settings.slots() + 1, settings.slot_bytes());
     let scrap = pool.take().expect("a new pool has room");
     let cpu_s = user_cpu_s();
@@ -206,10 +213,12 @@ pub fn run(
         ..
     } = driver;
     let mut congestion_controls = senders.finish();
-    let capture_failed = capture.and_then(Capture::finish);
     for way in &mut ways {
         way.advance(end, &mut pool);
     }
+    let queue_capture = ways[0].take_capture();
+    let capture_failed = (capture.and_then(Capture::finish))
+        .or_else(|| queue_capture.and_then(QueueCapture::finish));
     drop(command);
     if let Some(server) = server {
         // The view may have something to write.
@@ -250,6 +259,7 @@ pub fn run(
     Ok(Outcome {
         command,
         server,
+        programs: Vec::new(),
         ways: observed,
         changes,
         lateness,

@@ -146,11 +146,14 @@ impl Flows {
         tcp.count() as u64
     }
 
-    pub fn totals(&self) -> Vec<FlowTotals> {
+    /// Of those flows that `traffic` knows.
+    pub fn totals(&self, traffic: impl Fn(&Flow) -> Option<u8>) -> Vec<FlowTotals> {
         self.counted()
-            .map(|count| FlowTotals {
-                traffic: 0,
-                delivered_bytes: count.delivered_bytes,
+            .filter_map(|count| {
+                Some(FlowTotals {
+                    traffic: traffic(&count.flow)?.into(),
+                    delivered_bytes: count.delivered_bytes,
+                })
             })
             .collect()
     }
@@ -210,7 +213,7 @@ mod tests {
         ] {
             flows.answered(&answer(ack), in_window);
         }
-        let totals = flows.totals();
+        let totals = flows.totals(|_| Some(0));
         assert_eq!(totals.len(), 1);
         assert_eq!(totals[0].delivered_bytes, 21_000);
         assert_eq!(flows.with_tcp_data(), 1);
@@ -229,7 +232,7 @@ mod tests {
         syn_ack(1_000, 21_000);
         syn_ack(138_000_000, 138_030_000);
         syn_ack(5_000, 6_000);
-        assert_eq!(flows.totals()[0].delivered_bytes, 51_000);
+        assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 51_000);
     }
 
     /// The side that was connected to sends: the other's SYN acknowledges nothing.
@@ -245,7 +248,7 @@ mod tests {
             flows.answered(&answer(first), true);
             flows.answered(&answer(last), true);
         }
-        assert_eq!(flows.totals()[0].delivered_bytes, 50_000);
+        assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 50_000);
     }
 
     #[test]
@@ -253,7 +256,7 @@ mod tests {
         let mut flows = Flows::default();
         flows.sent(&data(UDP), 20_000, true);
         flows.sent(&data(UDP), 20_000, false);
-        assert_eq!(flows.totals()[0].delivered_bytes, 20_000);
+        assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 20_000);
         assert_eq!(flows.counts[0].sent_bytes, 40_000);
         assert_eq!(flows.with_tcp_data(), 0);
     }
@@ -262,6 +265,6 @@ mod tests {
     fn signalling_is_no_flow() {
         let mut flows = Flows::default();
         flows.sent(&data(UDP), 1000, true);
-        assert!(flows.totals().is_empty());
+        assert!(flows.totals(|_| Some(0)).is_empty());
     }
 }

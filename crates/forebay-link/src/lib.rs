@@ -10,6 +10,7 @@
     clippy::cast_sign_loss
 )]
 
+mod apart;
 mod attend;
 mod capture;
 pub mod classes;
@@ -41,17 +42,18 @@ mod settings;
 mod started_late;
 mod watch;
 
+pub use apart::Apart;
 pub use attend::Attendance;
-pub use capture::Capture;
+pub use capture::{Capture, QueueCapture};
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
-pub use namespace::{enter, End};
+pub use namespace::{enter, End, Sysctl, MOST_HOSTS};
 pub use netlink::Queue;
 pub use process::{Command, Ended};
 pub use settings::{Bounds, DelayRange, DeviceKind, DirectionSettings, Path, Settings};
 
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use driver::Signals;
@@ -70,6 +72,62 @@ pub struct Commands {
     pub client: Option<Command>,
     /// Started first, and ended with the run.
     pub server: Option<Command>,
+    /// Programs with hosts of their own.
+    pub programs: Vec<Programs>,
+}
+
+/// A client, and a server if there is one, each on a host of its own behind an end of the link. They
+/// find each other's addresses in `FOREBAY_SERVER` and `FOREBAY_CLIENT`.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The end that the server is behind; the client is behind the other.
+    pub server_at: End,
+    pub client: Command,
+    pub server: Option<Command>,
+    /// Settings of both hosts.
+    pub sysctls: Vec<Sysctl>,
+}
+
+/// Programs under way.
+struct RunningPrograms {
+    client: Running,
+    server: Option<Running>,
+}
+
+impl RunningPrograms {
+    fn start(number: u8, programs: &Programs, network: &Network) -> Result<Self, Error> {
+        let at = programs.server_at;
+        let addresses = [("SERVER", at), ("CLIENT", at.other())].map(|(name, end)| {
+            let address = end.host_v4(number).to_string();
+            (format!("FOREBAY_{name}"), address)
+        });
+        let start = |command: &Command, end: End| {
+            let mut command = command.clone();
+            command.environment.extend(addresses.iter().cloned());
+            let namespace = &network.host(end).behind[usize::from(number) - 1];
+            Running::start(&command, namespace.as_fd(), network.own_user)
+        };
+        let server = programs.server.as_ref();
+        Ok(RunningPrograms {
+            server: server.map(|it| start(it, at)).transpose()?,
+            client: start(&programs.client, at.other())?,
+        })
+    }
+
+    fn go(&mut self) {
+        let server = self.server.as_mut();
+        server
+            .into_iter()
+            .chain([&mut self.client])
+            .for_each(Running::go);
+    }
+
+    /// How both ended: client, server.
+    fn ended(&mut self) -> [Option<Ended>; 2] {
+        let server = self.server.as_mut();
+        let ended = |it: &mut Running| it.ended().unwrap_or(Ended::Stopped);
+        [Some(ended(&mut self.client)), server.map(ended)]
+    }
 }
 
 /// Paths through which others can enter the namespaces while the link is up.
@@ -103,14 +161,21 @@ pub fn run(
     direction::both(settings)?;
     // In a user namespace the process would lose this right.
     let mut real_time = RealTime::take();
-    let mut network = Network::new(settings.device, settings.mtu, settings.super_packets)?;
+    let hosts = commands.programs.iter().map(|it| &it.sysctls[..]);
+    let hosts: Vec<&[Sysctl]> = hosts.take(MOST_HOSTS.into()).collect();
+    let mut network = Network::new(
+        settings.device,
+        settings.mtu,
+        settings.super_packets,
+        &hosts,
+    )?;
     let signals = Signals::take()?;
     let environment = network.environment();
     let start = |command: &Option<Command>, end: End| {
         let command = command.as_ref()?;
         let mut command = command.clone();
         command.environment.extend(environment.iter().cloned());
-        let namespace = std::os::fd::AsFd::as_fd(&network.host(end).namespace);
+        let namespace = network.host(end).namespace.as_fd();
         Some(Running::start(&command, namespace, network.own_user))
     };
     let mut server = start(&commands.server, End::Server).transpose()?;
@@ -130,12 +195,17 @@ pub fn run(
         ipv6: network.ipv6,
         environment: environment.clone(),
     });
+    let mut programs = (1..)
+        .zip(&commands.programs[..hosts.len()])
+        .map(|(number, programs)| RunningPrograms::start(number, programs, &network))
+        .collect::<Result<Vec<_>, Error>>()?;
+    programs.iter_mut().for_each(RunningPrograms::go);
     let client = start(&commands.client, End::Client).transpose()?;
     // No more forks: from here on there may be threads.
     if let Some(attend) = attend {
         attend();
     }
-    let outcome = driver::run(
+    let mut outcome = driver::run(
         settings,
         &mut network,
         &signals,
@@ -144,6 +214,10 @@ pub fn run(
         watchers,
         &mut real_time,
     );
+    if let Ok(outcome) = &mut outcome {
+        outcome.programs = programs.iter_mut().map(RunningPrograms::ended).collect();
+    }
+    drop(programs);
     network.leave();
     outcome
 }

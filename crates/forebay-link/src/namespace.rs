@@ -11,7 +11,7 @@ use nix::unistd::{getegid, geteuid};
 
 use crate::device::{self, Device, NAME};
 use crate::error::{doing, Error};
-use crate::netlink::{end_attributes, set_up_end, Netlink};
+use crate::netlink::{end_attributes, quiet, set_up_end, Netlink};
 use crate::process::keep_capabilities;
 use crate::settings::DeviceKind;
 
@@ -43,7 +43,28 @@ impl End {
             End::Server => "server",
         }
     }
+
+    pub const fn other(self) -> End {
+        match self {
+            End::Client => End::Server,
+            End::Server => End::Client,
+        }
+    }
+
+    /// Of the host behind this end with this number, which counts from 1.
+    pub const fn host_v4(self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, self as u8 + 1, number)
+    }
 }
+
+/// Most hosts behind each end.
+pub const MOST_HOSTS: u8 = 250;
+
+/// Both sides of the pair between an end and a host behind it.
+const HOST_ETHERNET: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
+
+/// A setting of a host, such as ("net.ipv4.tcp_ecn", "1").
+pub type Sysctl = (String, String);
 
 /// Packets that wait in the kernel while the emulator is kept from running.
 const KERNEL_QUEUE_PKTS: u32 = 10_000;
@@ -59,6 +80,8 @@ const NEEDED: [Capability; 3] = [
 pub struct Host {
     pub namespace: OwnedFd,
     pub device: Device,
+    /// Network namespaces of the hosts behind it.
+    pub behind: Vec<OwnedFd>,
     netlink: Netlink,
 }
 
@@ -85,12 +108,18 @@ fn go_to(namespace: BorrowedFd) -> Result<(), Error> {
 }
 
 impl Network {
-    /// Makes both namespaces. The process must have one thread; it is then in a user namespace
-    /// of its own, unless it may make network namespaces without.
+    /// Makes both namespaces, and behind each as many hosts as `hosts` has settings for. The
+    /// process must have one thread; it is then in a user namespace of its own, unless it may make
+    /// network namespaces without.
     ///
     /// # Errors
     /// What the machine refuses, with what to do.
-    pub fn new(kind: DeviceKind, mtu: u32, super_packets: bool) -> Result<Network, Error> {
+    pub fn new(
+        kind: DeviceKind,
+        mtu: u32,
+        super_packets: bool,
+        hosts: &[&[Sysctl]],
+    ) -> Result<Network, Error> {
         let former = here()?;
         // With only some of them, as in some containers, the set-up would stop half-way.
         let may = NEEDED
@@ -128,12 +157,15 @@ impl Network {
             };
             let arp = matches!(device, Device::Tun { .. });
             let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);
-            ipv6 &= set_up_end(&mut netlink, NAME, arp, attributes, end.v4(), end.v6())
+            let v6 = Some(end.v6());
+            ipv6 &= set_up_end(&mut netlink, NAME, arp, attributes, (end.v4(), 30), v6)
                 .map_err(|error| Error::machine("setting up the link's device", error))?;
+            let behind = hosts_behind(end, &namespace, &mut netlink, mtu, hosts)?;
             go_to(outer.as_fd())?;
             Ok(Host {
                 namespace,
                 device,
+                behind,
                 netlink,
             })
         };
@@ -204,6 +236,56 @@ pub fn enter(network: &str, user: Option<&str>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Hosts behind an end, in whose namespace this thread is: each has a namespace of its own, and its
+/// packets go through that of the end. They have IPv4 alone.
+fn hosts_behind(
+    end: End,
+    namespace: &OwnedFd,
+    netlink: &mut Netlink,
+    mtu: u32,
+    hosts: &[&[Sysctl]],
+) -> Result<Vec<OwnedFd>, Error> {
+    let failed = |error| Error::machine("a host behind the link", error);
+    let mut made = Vec::with_capacity(hosts.len());
+    if hosts.is_empty() {
+        return Ok(made);
+    }
+    set_sysctl("net.ipv4.ip_forward", "1")?;
+    for (number, sysctls) in (1..=MOST_HOSTS).zip(hosts) {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(doing("a network namespace"))?;
+        let host = OwnedFd::from(here()?);
+        for (name, value) in *sysctls {
+            set_sysctl(name, value)?;
+        }
+        go_to(namespace.as_fd())?;
+        let (device, address) = (format!("host{number}"), end.host_v4(number));
+        netlink
+            .add_veth(&device, NAME, host.as_raw_fd(), HOST_ETHERNET, true)
+            .map_err(failed)?;
+        let index = netlink.index(&device).map_err(failed)?;
+        quiet(netlink, index);
+        let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);
+        netlink
+            .up(index, false, attributes.clone())
+            .map_err(failed)?;
+        netlink.add_route_to(index, address).map_err(failed)?;
+        device::plain_packets(&device).map_err(doing("turning offloads off"))?;
+        go_to(host.as_fd())?;
+        device::plain_packets(NAME).map_err(doing("turning offloads off"))?;
+        let mut own = Netlink::open().map_err(|error| Error::machine("netlink", error))?;
+        set_up_end(&mut own, NAME, false, attributes, (address, 32), None).map_err(failed)?;
+        go_to(namespace.as_fd())?;
+        made.push(host);
+    }
+    Ok(made)
+}
+
+/// Writes a setting of this thread's network namespace.
+fn set_sysctl(name: &str, value: &str) -> Result<(), Error> {
+    let file = format!("/proc/sys/{}", name.replace('.', "/"));
+    fs::write(&file, value).map_err(|error| Error::machine(file, error))
+}
+
 /// An Ethernet pair into `namespace`, and a packet socket on its end here.
 fn ethernet(
     netlink: &mut Netlink,
@@ -213,7 +295,13 @@ fn ethernet(
 ) -> Result<Device, Error> {
     let failed = |error| Error::machine("an Ethernet pair for packet sockets", error);
     netlink
-        .add_veth(end.name(), NAME, namespace.as_raw_fd(), device::ETHERNET)
+        .add_veth(
+            end.name(),
+            NAME,
+            namespace.as_raw_fd(),
+            device::ETHERNET,
+            false,
+        )
         .map_err(failed)?;
     let index = netlink.index(end.name()).map_err(failed)?;
     let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);

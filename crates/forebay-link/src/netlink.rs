@@ -14,7 +14,7 @@ use netlink_packet_route::link::{
     LinkFlags, LinkInfo, LinkMessage, Stats64,
 };
 use netlink_packet_route::route::{
-    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -139,13 +139,15 @@ impl Netlink {
         self.acknowledged(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Makes a pair of Ethernet devices, `here` and, in the namespace `there`, `name`.
+    /// Makes a pair of Ethernet devices, `here` and, in the namespace `there`, `name` with this
+    /// address. With `both` it is that of `here`, too: then neither end looks for the other.
     pub fn add_veth(
         &mut self,
         here: &str,
         name: &str,
         there: RawFd,
         address: [u8; 6],
+        both: bool,
     ) -> io::Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
@@ -161,6 +163,11 @@ impl Netlink {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
             ]),
         ];
+        if both {
+            message
+                .attributes
+                .push(LinkAttribute::Address(address.to_vec()));
+        }
         self.acknowledged(
             RouteNetlinkMessage::NewLink(message),
             NLM_F_CREATE | NLM_F_EXCL,
@@ -188,6 +195,20 @@ impl Netlink {
 
     /// Sends everything without a route of its own to a device.
     pub fn add_default_route(&mut self, index: u32, family: AddressFamily) -> io::Result<()> {
+        self.add_route(index, family, None)
+    }
+
+    /// Sends what goes to `address` to a device.
+    pub fn add_route_to(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        self.add_route(index, AddressFamily::Inet, Some(address))
+    }
+
+    fn add_route(
+        &mut self,
+        index: u32,
+        family: AddressFamily,
+        to: Option<Ipv4Addr>,
+    ) -> io::Result<()> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -195,6 +216,13 @@ impl Netlink {
         message.header.scope = RouteScope::Universe;
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![RouteAttribute::Oif(index)];
+        if let Some(address) = to {
+            message.header.destination_prefix_length = 32;
+            let address = RouteAddress::Inet(address);
+            message
+                .attributes
+                .push(RouteAttribute::Destination(address));
+        }
         self.acknowledged(
             RouteNetlinkMessage::NewRoute(message),
             NLM_F_CREATE | NLM_F_EXCL,
@@ -264,24 +292,29 @@ pub fn set_up_end(
     device: &str,
     arp: bool,
     attributes: Vec<LinkAttribute>,
-    v4: Ipv4Addr,
-    v6: Ipv6Addr,
+    (v4, prefix): (Ipv4Addr, u8),
+    v6: Option<Ipv6Addr>,
 ) -> io::Result<bool> {
     netlink.up(1, true, Vec::new())?;
     let index = netlink.index(device)?;
-    // Without an address of its own making, a device sends no router solicitations into the
-    // queue under test. A kernel without IPv6 refuses this.
-    let mut quiet = LinkMessage::default();
-    quiet.header.index = index;
-    quiet.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(
-        vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)],
-    )])];
-    let _ = netlink.acknowledged(RouteNetlinkMessage::SetLink(quiet), 0);
+    quiet(netlink, index);
     netlink.up(index, arp, attributes)?;
-    netlink.add_address(index, v4.into(), 30)?;
+    netlink.add_address(index, v4.into(), prefix)?;
     netlink.add_default_route(index, AddressFamily::Inet)?;
+    let Some(v6) = v6 else { return Ok(false) };
     let ipv6 = netlink
         .add_address(index, v6.into(), 64)
         .and_then(|()| netlink.add_default_route(index, AddressFamily::Inet6));
     Ok(ipv6.is_ok())
+}
+
+/// Without an address of its own making, a device sends no router solicitations into the queue
+/// under test. A kernel without IPv6 refuses this.
+pub fn quiet(netlink: &mut Netlink, index: u32) {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(
+        vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)],
+    )])];
+    let _ = netlink.acknowledged(RouteNetlinkMessage::SetLink(message), 0);
 }

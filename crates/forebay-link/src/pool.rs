@@ -23,6 +23,8 @@ pub struct Segment {
     /// That it comes from and goes to.
     hosts: (u64, u64),
     tcp: bool,
+    /// Number of its traffic, where traffic is told apart.
+    pub traffic: Option<u8>,
     /// The queue has set CE on it; the slot has not been written to.
     pub marked: bool,
 }
@@ -42,6 +44,9 @@ impl Packet for Segment {
     }
     fn hosts(&self) -> (u64, u64) {
         self.hosts
+    }
+    fn traffic(&self) -> Option<u8> {
+        self.traffic
     }
     fn tcp(&self) -> bool {
         self.tcp
@@ -178,6 +183,7 @@ impl Pool {
             flow: entry.headers.map_or(0, |it| it.flow.mixed()),
             hosts: entry.headers.map_or((0, 0), |it| it.flow.hosts()),
             tcp: entry.headers.is_some_and(|it| it.is_tcp()),
+            traffic: None,
             marked: false,
         }
     }

@@ -11,6 +11,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command as StdCommand, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,13 @@ pub struct Command {
     pub environment: Vec<(String, String)>,
     /// File for its output and errors. With one, the command has no input, and leads a process
     /// group of its own that gets its signals.
-    pub output: Option<std::path::PathBuf>,
+    pub output: Option<PathBuf>,
+    /// Where it runs, if not in this process's folder.
+    pub folder: Option<PathBuf>,
+    /// How long after [`Running::go`] it starts; `None` is at once, without it.
+    pub start: Option<Duration>,
+    /// How long after [`Running::go`] it is stopped, if it has an output of its own.
+    pub stop: Option<Duration>,
 }
 
 /// How a command ended.
@@ -55,6 +62,8 @@ pub enum Ended {
     Status(i32),
     /// It could not be started: the number of the error.
     NotStarted(i32),
+    /// It was still running when it was to stop, or was to start later.
+    Stopped,
 }
 
 /// A command under way.
@@ -117,8 +126,9 @@ impl Running {
             Ok(5) => {
                 let value = i32::from_ne_bytes([message[1], message[2], message[3], message[4]]);
                 Some(match message[0] {
-                    0 => Ended::Status(value),
-                    _ => Ended::NotStarted(value),
+                    ENDED => Ended::Status(value),
+                    NOT_STARTED => Ended::NotStarted(value),
+                    _ => Ended::Stopped,
                 })
             }
             // The keeper itself was killed.
@@ -130,6 +140,11 @@ impl Running {
 
     pub fn signal(&self, signal: Signal) {
         let _ = kill(self.keeper, signal);
+    }
+
+    /// The time zero of its start and its stop is now.
+    pub fn go(&mut self) {
+        let _ = self.line.write_all(&[0]);
     }
 
     /// Asks the command to end; after `patience`, kills it and the processes that it left behind.
@@ -151,6 +166,14 @@ impl Drop for Running {
     }
 }
 
+/// What a keeper reports, before a number.
+const ENDED: u8 = 0;
+const NOT_STARTED: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// Time that a command has to end after it was asked to, before it is killed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The life of a keeper.
 fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut line: UnixStream) {
     let _ = prctl::set_child_subreaper(true);
@@ -161,29 +184,41 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
     }
     let _ = signals.thread_block();
     let fd = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
-    let started = setns(namespace, CloneFlags::CLONE_NEWNET)
-        .map_err(std::io::Error::from)
-        .and_then(|()| spawn(command, give_capabilities));
-    let pid = match (&started, &fd) {
-        (Ok(pid), Ok(_)) => *pid,
-        (Err(error), _) => {
-            send_report(&mut line, 1, error.raw_os_error().unwrap_or(libc::EIO));
-            return;
-        }
-        (_, Err(errno)) => {
-            send_report(&mut line, 1, *errno as i32);
-            return;
-        }
+    let signals = match fd {
+        Ok(signals) => signals,
+        Err(errno) => return send_report(&mut line, NOT_STARTED, errno as i32),
     };
-    let Ok(signals) = fd else { return };
+    let mut agenda = Agenda::of(command);
+    let mut pid = None;
     loop {
+        match agenda.due(Instant::now()) {
+            Some(Due::Start) => {
+                let started = setns(namespace, CloneFlags::CLONE_NEWNET)
+                    .map_err(std::io::Error::from)
+                    .and_then(|()| spawn(command, give_capabilities));
+                match started {
+                    Ok(started) => pid = Some(started),
+                    Err(error) => {
+                        let number = error.raw_os_error().unwrap_or(libc::EIO);
+                        return send_report(&mut line, NOT_STARTED, number);
+                    }
+                }
+            }
+            Some(Due::Stop(signal)) => {
+                if let Some(pid) = pid {
+                    let _ = killpg(pid, signal);
+                }
+            }
+            None => {}
+        }
         let mut fds = [
             PollFd::new(line.as_fd(), PollFlags::POLLIN),
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = poll(&mut fds, PollTimeout::NONE);
-        let closed = fds[0].any() == Some(true);
+        let _ = poll(&mut fds, agenda.timeout(Instant::now()));
+        let heard = fds[0].any() == Some(true);
         while let Ok(Some(signal)) = signals.read_signal() {
+            let Some(pid) = pid else { continue };
             if signal.ssi_signo == libc::SIGCHLD as u32 {
                 continue;
             }
@@ -197,19 +232,102 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
             }
         }
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            match status {
+            let value = match status {
                 WaitStatus::StillAlive => break,
-                WaitStatus::Exited(who, code) if who == pid => send_report(&mut line, 0, code),
-                WaitStatus::Signaled(who, signal, _) if who == pid => {
-                    send_report(&mut line, 0, 128 + signal as i32);
-                }
-                _ => {}
-            }
+                WaitStatus::Exited(who, code) if Some(who) == pid => code,
+                WaitStatus::Signaled(who, signal, _) if Some(who) == pid => 128 + signal as i32,
+                _ => continue,
+            };
+            // How it ended says nothing where it was asked to.
+            let what = if agenda.stopping() { STOPPED } else { ENDED };
+            send_report(&mut line, what, value);
         }
-        if closed {
+        if heard && !matches!(line.read(&mut [0]), Ok(1)) {
             kill_all();
             return;
         }
+        if heard {
+            agenda.zero = Some(Instant::now());
+        }
+    }
+}
+
+/// What of a command is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Start,
+    Stop(Signal),
+}
+
+/// When a command is to start and to stop.
+struct Agenda {
+    /// The time zero of both, once it is known.
+    zero: Option<Instant>,
+    start: Option<Duration>,
+    stop: Option<Duration>,
+    /// What was done.
+    started: bool,
+    stopped: Option<Signal>,
+}
+
+impl Agenda {
+    fn of(command: &Command) -> Agenda {
+        Agenda {
+            zero: None,
+            start: command.start,
+            stop: command.stop.filter(|_| command.output.is_some()),
+            started: false,
+            stopped: None,
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// What comes next, and how long after zero.
+    fn next(&self) -> Option<(Due, Duration)> {
+        let stop = match self.stopped {
+            None => self.stop.map(|at| (Due::Stop(Signal::SIGTERM), at)),
+            Some(Signal::SIGTERM) => self
+                .stop
+                .map(|at| (Due::Stop(Signal::SIGKILL), at + PATIENCE)),
+            Some(_) => None,
+        };
+        let start = self.start.filter(|_| !self.started);
+        let start = start.map(|at| (Due::Start, at));
+        [start, stop]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(_, at)| *at)
+    }
+
+    /// What is due now, which is then done.
+    fn due(&mut self, now: Instant) -> Option<Due> {
+        if self.start.is_none() && !self.started {
+            self.started = true;
+            return Some(Due::Start);
+        }
+        let (due, at) = self.next()?;
+        if now < self.zero? + at {
+            return None;
+        }
+        match due {
+            Due::Start => self.started = true,
+            // What has not started by then does not start any more.
+            Due::Stop(signal) => (self.started, self.stopped) = (true, Some(signal)),
+        }
+        Some(due)
+    }
+
+    /// How long nothing will be due.
+    fn timeout(&self, now: Instant) -> PollTimeout {
+        let (Some(zero), Some((_, at))) = (self.zero, self.next()) else {
+            return PollTimeout::NONE;
+        };
+        // Rounded up, so that it is due when the wait is over.
+        let left = (zero + at).saturating_duration_since(now) + Duration::from_micros(999);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
 }
 
@@ -236,6 +354,9 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
             .iter()
             .map(|(name, value)| (name, value)),
     );
+    if let Some(folder) = &command.folder {
+        child.current_dir(folder);
+    }
     if let Some(path) = &command.output {
         let file = File::options().create(true).append(true).open(path)?;
         child.stdin(Stdio::null());
@@ -314,4 +435,52 @@ fn children() -> Vec<Pid> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_starts_and_stops_when_it_is_due() {
+        let second = Duration::from_secs(1);
+        let mut agenda = Agenda::of(&Command {
+            output: Some("out".into()),
+            start: Some(second),
+            stop: Some(2 * second),
+            ..Command::default()
+        });
+        let zero = Instant::now();
+        assert_eq!(agenda.due(zero + 9 * second), None, "there is no zero yet");
+        assert_eq!(agenda.timeout(zero), PollTimeout::NONE);
+        agenda.zero = Some(zero);
+        assert_eq!(agenda.due(zero), None);
+        assert!(agenda.timeout(zero) > PollTimeout::from(999u16));
+        assert_eq!(agenda.due(zero + second), Some(Due::Start));
+        assert_eq!(agenda.due(zero + second), None);
+        let term = Some(Due::Stop(Signal::SIGTERM));
+        assert_eq!(agenda.due(zero + 2 * second), term);
+        assert!(agenda.stopping());
+        let patient = zero + 2 * second + PATIENCE;
+        assert_eq!(agenda.due(patient), Some(Due::Stop(Signal::SIGKILL)));
+        assert_eq!(agenda.due(patient), None);
+    }
+
+    #[test]
+    fn without_a_start_it_starts_at_once_and_after_its_stop_never() {
+        let mut at_once = Agenda::of(&Command::default());
+        assert_eq!(at_once.due(Instant::now()), Some(Due::Start));
+        let mut late = Agenda::of(&Command {
+            output: Some("out".into()),
+            start: Some(Duration::from_secs(3)),
+            stop: Some(Duration::from_secs(2)),
+            ..Command::default()
+        });
+        let zero = Instant::now();
+        late.zero = Some(zero);
+        let end = zero + Duration::from_secs(9);
+        let stops = [Signal::SIGTERM, Signal::SIGKILL].map(|it| Some(Due::Stop(it)));
+        assert_eq!([late.due(end), late.due(end)], stops);
+        assert_eq!(late.due(end), None);
+    }
 }

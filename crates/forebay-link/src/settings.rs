@@ -9,6 +9,7 @@ use forebay_scenario::{check_buffer, LawChoice, Maybe, MeasureWindow, Share};
 
 pub use forebay_scenario::{DelayRange, DeviceKind};
 
+use crate::apart::Apart;
 use crate::pool::{Segment, SUPER_PACKET_BYTES};
 
 /// One direction.
@@ -71,6 +72,8 @@ pub struct Settings {
     /// Metrics are taken over (start, end], or until the end of the run.
     pub measure: (Time, Option<Time>),
     pub bounds: Bounds,
+    /// How traffic that goes up is told apart.
+    pub apart: Apart,
 }
 
 /// Rate above which packets are fetched and released as super-packets by default:
@@ -195,6 +198,7 @@ impl Settings {
             sample: whole.sample,
             measure: (start, end),
             bounds: Bounds::of(whole),
+            apart: Apart::default(),
         })
     }
 

@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod capture;
+mod capture_writer;
 mod file;
 pub mod ip;
 mod link_layer;
@@ -17,4 +18,5 @@ mod list;
 mod prefix;
 
 pub use arrivals::{Arrival, Arrivals, Selection};
+pub use capture_writer::{dropped_comment, CaptureWriter};
 pub use prefix::Prefix;

@@ -187,6 +187,10 @@ record! {
         pacing: bool,
         /// Name of the file with its packets, where they came once.
         file: Option<String>,
+        /// Programs at both ends, and the files that they need; None and empty for other kinds.
+        client: Option<String>,
+        server: Option<String>,
+        program_files: Vec<String>,
         /// Numbers that belong to the kind, by the scenario's keys with their unit: "on_s".
         numbers: Py<PyDict>,
     }
@@ -200,6 +204,11 @@ impl TrafficInfo {
             numbers.set_item(with_unit(number), number.number)?;
         }
         let nodes = scenario.nodes(traffic).into_iter();
+        let program = match &traffic.kind {
+            TrafficKind::Program(program) => Some(program),
+            _ => None,
+        };
+        let files = program.into_iter().flat_map(|it| &it.files);
         Ok(TrafficInfo {
             label: traffic.label.clone(),
             kind: traffic.kind.name().to_owned(),
@@ -223,6 +232,9 @@ impl TrafficInfo {
                 TrafficKind::Arrivals(recorded) => Some(recorded.file.clone()),
                 _ => None,
             },
+            client: program.map(|it| it.client.clone()),
+            server: program.and_then(|it| it.server.clone()),
+            program_files: files.map(|it| it.name.clone()).collect(),
             numbers: numbers.unbind(),
         })
     }

@@ -3,19 +3,20 @@
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::{Duration, TryFromFloatSecsError};
 
 use forebay_core::param::{ParamType, Value};
-use forebay_core::{ParamError, Time};
+use forebay_core::{ParamError, Span, Time};
 use forebay_link::control::Control;
 use forebay_link::live::Change;
 use forebay_link::prometheus::Endpoint;
 use forebay_link::{
-    Attendance, Capture, Command, Commands, DirectionSettings, Ended, Error, Outcome, Settings,
-    Watchers,
+    Apart, Attendance, Capture, Command, Commands, DirectionSettings, End, Ended, Error, Outcome,
+    Programs, QueueCapture, Settings, Watchers,
 };
 use forebay_scenario::link_options::DirectionChoice;
 use forebay_scenario::LinkOptions;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -24,6 +25,9 @@ use crate::facts::{self, ChangeInfo, LawInfo, LinkInfo};
 use crate::laws::{read_value, text, value, values};
 use crate::record::record;
 use crate::ScenarioError;
+
+/// Exit status of what could not be started.
+const NOT_FOUND: i32 = 127;
 
 /// A file's name and contents.
 type Files = Vec<(String, Vec<u8>)>;
@@ -219,6 +223,47 @@ record! {
 }
 
 record! {
+    /// A client, and a server if there is one, on hosts of their own; what the server sends goes
+    /// up. Both are lines for the shell.
+    LinkPrograms {
+        client: String,
+        server: Option<String>,
+        /// Where they run.
+        folder: PathBuf,
+        /// Files for what client and server write.
+        outputs: (PathBuf, PathBuf),
+        /// When the client starts and both are stopped, after the link's command has started.
+        start_s: f64,
+        stop_s: f64,
+        /// Settings of both hosts, such as ("net.ipv4.tcp_ecn", "1").
+        sysctls: Vec<(String, String)>,
+    }
+}
+
+impl LinkPrograms {
+    fn of(&self) -> Result<Programs, TryFromFloatSecsError> {
+        let stop = Some(Duration::try_from_secs_f64(self.stop_s)?);
+        let command = |line: &str, output: &PathBuf, start| Command {
+            arguments: vec!["/bin/sh".into(), "-c".into(), line.into()],
+            output: Some(output.clone()),
+            folder: Some(self.folder.clone()),
+            start,
+            stop,
+            ..Command::default()
+        };
+        let start = Some(Duration::try_from_secs_f64(self.start_s)?);
+        let (of_client, of_server) = &self.outputs;
+        let server = self.server.as_ref();
+        Ok(Programs {
+            server_at: End::Client,
+            client: command(&self.client, of_client, start),
+            server: server.map(|line| command(line, of_server, None)),
+            sysctls: self.sysctls.clone(),
+        })
+    }
+}
+
+record! {
     /// What came of a run on a link.
     LinkOutcome {
         /// Exit status of the command, 128 + n where signal n killed it; None where there was none.
@@ -227,6 +272,8 @@ record! {
         not_started: Option<i32>,
         /// Exit status of the server's command; None while it runs.
         server_status: Option<i32>,
+        /// Exit status of each client and of its server; None where it was stopped.
+        programs: Vec<(Option<i32>, Option<i32>)>,
         duration_s: f64,
         measure_s: (f64, f64),
         sample_s: f64,
@@ -248,11 +295,14 @@ record! {
 ///
 /// `output` takes what command and server write; `watch` shows the run while it goes on, on the
 /// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder;
-/// `control` is a path for a socket that takes changes.
+/// `control` is a path for a socket that takes changes; `programs` have hosts of their own;
+/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart` is
+/// how many traffics there are, that of each of `programs`, and that of flows to a port.
 #[pyfunction]
 #[pyo3(signature = (
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
-    metrics=None, captures=None, control=None
+    metrics=None, captures=None, control=None, programs=Vec::new(), packets=None,
+    apart=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn link_run(
@@ -267,8 +317,23 @@ pub fn link_run(
     metrics: Option<&str>,
     captures: Option<PathBuf>,
     control: Option<PathBuf>,
+    programs: Vec<Py<LinkPrograms>>,
+    packets: Option<(PathBuf, f64, f64)>,
+    apart: Option<(u32, Vec<u8>, Vec<(u16, u8)>)>,
 ) -> PyResult<LinkOutcome> {
-    let settings = settings.get().settings.clone();
+    let mut settings = settings.get().settings.clone();
+    if let Some((count, hosts, ports)) = apart {
+        settings.apart = Apart {
+            count,
+            hosts,
+            ports,
+            rtt: settings.up.path.delays.least + settings.down.path.delays.least,
+        };
+    }
+    let packets = packets.map(|(path, start_s, end_s)| {
+        let [start, end] = [start_s, end_s].map(Span::from_secs_f64);
+        QueueCapture::create(&path, start, end)
+    });
     let commands = Commands {
         client: command.map(|arguments| Command {
             arguments,
@@ -280,12 +345,16 @@ pub fn link_run(
             output,
             ..Command::default()
         }),
+        programs: (programs.iter().map(|it| it.get().of()))
+            .collect::<Result<_, _>>()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?,
     };
     let mut watchers = Watchers {
         stop,
         capture: captures
             .map(|folder| Capture::create(&folder))
             .transpose()?,
+        queue_capture: packets.transpose()?,
         ..Watchers::default()
     };
     // Bound before the process leaves the machine's own network.
@@ -339,6 +408,7 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
         None => (None, None),
         Some(Ended::Status(status)) => (Some(status), None),
         Some(Ended::NotStarted(errno)) => (None, Some(errno)),
+        Some(Ended::Stopped) => (None, None),
     }
 }
 
@@ -380,6 +450,13 @@ fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkO
     };
     let (status, not_started) = status(outcome.command);
     let (server_status, _) = self::status(outcome.server);
+    let of_program = |ended: Option<Ended>| match self::status(ended) {
+        // As a shell has it.
+        (None, Some(_)) => Some(NOT_FOUND),
+        (status, _) => status,
+    };
+    let programs = outcome.programs.into_iter();
+    let programs = programs.map(|[client, server]| (of_program(client), of_program(server)));
     let mut directions = Vec::new();
     for (index, direction) in outcome.ways.into_iter().enumerate() {
         let changes = outcome.changes.iter();
@@ -402,6 +479,7 @@ fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkO
         status,
         not_started,
         server_status,
+        programs: programs.collect(),
         duration_s: outcome.duration.as_secs_f64(),
         measure_s: settings.measured(outcome.duration),
         sample_s: settings.sample.as_secs_f64(),
@@ -426,6 +504,7 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_queue, module)?)?;
     module.add_class::<LinkSettings>()?;
     module.add_class::<LinkDirectionSettings>()?;
+    module.add_class::<LinkPrograms>()?;
     module.add_class::<LinkReady>()?;
     module.add_class::<LinkLateness>()?;
     module.add_class::<LinkDirection>()?;

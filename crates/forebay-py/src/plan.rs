@@ -256,13 +256,21 @@ impl Plan {
         }
     }
 
-    /// Whether the scenario has a table of the hosts of a guest.
+    /// Keys of the table `[kernel]` that say something.
     #[getter]
-    fn has_kernel_table(&self) -> bool {
-        self.kernels().any(|kernel| kernel.given)
+    fn kernel_keys(&self) -> Vec<&'static str> {
+        let any = |says: fn(&KernelSettings) -> bool| self.kernels().any(says);
+        let keys = [
+            ("tcp", any(|it| it.tcp.is_some())),
+            ("offloads", any(|it| it.offloads)),
+            ("sysctls", any(|it| !it.sysctls.is_empty())),
+            ("pcap", any(|it| it.pcap)),
+        ];
+        let said = keys.into_iter().filter(|(_, says)| *says);
+        said.map(|(key, _)| key).collect()
     }
 
-    /// Whether a guest is to keep the packets of the bottleneck.
+    /// Whether the packets of the bottleneck are to be kept.
     #[getter]
     fn keeps_packets(&self) -> bool {
         self.kernels().any(|kernel| kernel.pcap)

@@ -10,7 +10,8 @@ use crate::tree::Section;
 use crate::types::Maybe;
 
 params! {
-    /// Keys of the hosts of a guest; `--engine kernel` alone reads them.
+    /// Keys of the hosts of a guest; `--engine kernel` follows all of them, `--engine link` follows
+    /// `pcap`.
     pub struct KernelKeys {
         /// Congestion control of every flow, in place of its `tcp`: a name that the guest's kernel
         /// has, such as "prague" in a tree that brings it.

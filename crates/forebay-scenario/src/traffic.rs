@@ -278,7 +278,7 @@ pub fn read(
         check_host(&section, &traffic, &all)?;
         if matches!(traffic.kind, TrafficKind::Program(_)) && !programs {
             let allowed = "a kind that this engine sends by itself: programs run with --engine \
-                           kernel";
+                           kernel or link";
             return Err(section.fault("kind", "\"program\"", allowed));
         }
         if matches!(traffic.kind, TrafficKind::External(_)) && !external {

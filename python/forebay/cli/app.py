@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
 from forebay.cli import values
+from forebay.cli.declaration import flowing
 
 
 @contextmanager
@@ -147,5 +148,5 @@ def _only_told(command: Callable[..., None]) -> Callable[[], None]:
     def told() -> None:
         raise AssertionError("it is listed, and not called")
 
-    told.__doc__ = command.__doc__
+    told.__doc__ = flowing(command.__doc__ or "")
     return told

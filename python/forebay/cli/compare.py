@@ -19,8 +19,8 @@ def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOption
 
     Laws and points are matched by their labels, runs by their seeds.
 
-    a: A result of forebay run or study, or data files of flent: one, or a folder of them.
-    b: Another one.
+    a A: A result of forebay run or study, or data files of flent: one, or a folder of them.
+    b B: Another one.
     out: Folder for the page and the numbers; results/compare-A-B if it is left out.
     """
     from forebay.comparisons import page

@@ -61,6 +61,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def flowing(text: str) -> str:
+    """Paragraphs without the line breaks of the source: a terminal breaks lines where it ends."""
+    return "\n\n".join(
+        paragraph if re.search(r"^\s", paragraph, re.MULTILINE) else " ".join(paragraph.split())
+        for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text).strip())
+    )
+
+
 def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
     """The docstring without what it says of these parameters; and that."""
     about: list[str] = []
@@ -79,7 +87,7 @@ def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText
         name: OptionText(metavar or None, " ".join(lines).strip())
         for name, (metavar, *lines) in texts.items()
     }
-    return "\n".join(about).strip(), described
+    return flowing("\n".join(about)), described
 
 
 def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterable[inspect.Parameter]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -28,13 +29,21 @@ if TYPE_CHECKING:
 
 Row = dict[str, str | float | None]
 
-#: What is too long for a table of 80 columns.
+#: Headings of the table; JSON has the names themselves.
 HEADS = {
-    "queue_mean_pkts": "queue_pkts",
-    "probability": "p",
-    "in_flight_pkts": "flight_pkts",
+    "law": "Law",
+    "point": "Point",
+    "by": "By",
+    "queue_mean_pkts": "Queue [packets]",
+    "probability": "Signals [p]",
+    "window_pkts": "Window [packets]",
+    "in_flight_pkts": "In flight [packets]",
+    "half_s": "Half way [s]",
+    "period_s": "Period [s]",
+    "damping": "Damping",
 }
 
+MEANS = "means over the second half; the window is of the first class of flows"
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
@@ -137,6 +146,7 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
         return
     in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
+    print("means over the time of measurement" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
         terminal.who_gets_what(console(), result, title)
@@ -168,7 +178,8 @@ def _print(rows: list[Row]) -> None:
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
-    columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
+    headings = [Column.from_heading(HEADS[name]) for name in names]
+    columns = [replace(it, left=name in keys) for name, it in zip(names, headings, strict=True)]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
     print_table(columns, cells, keys=len(keys))
 

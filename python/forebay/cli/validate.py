@@ -37,7 +37,7 @@ def validate(
 
     Ctrl-C keeps what has finished.
 
-    file FILE…: Scenarios in TOML; for real flows with ftp, mice or web traffic.
+    file FILE…: Scenarios in TOML; for real flows with ftp, mice, web or program traffic.
     law LAW: Only this law instead of the file's.
     engines A,B,…: Which engines; the others are held beside the last. docs/engines.md has all.
     repeats: Real runs of each law, in real time.

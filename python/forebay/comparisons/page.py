@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from forebay.base import terminal_table
-from forebay.base.metrics import METRICS, with_interval
+from forebay.base.metrics import METRICS, Metric, with_interval
 from forebay.base.publication import publish
 from forebay.base.terminal_table import Column, RowGroup
 from forebay.comparisons import picture
@@ -21,14 +21,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebay.comparisons.result_comparison import MetricDifference, ResultComparison
+    from forebay.runs.table import Cell
 
 PAGE, NUMBERS = "compare.html", "compare.json"
 #: A p that is written as it is; smaller ones are less than this.
 LEAST_P = 0.001
 
 
-def table(lines: Sequence[MetricDifference]) -> Table:
-    """A row for each difference; a star marks those beyond chance."""
+def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
+    """A row for each difference; a star marks those beyond chance. `short` leaves the intervals of
+    A and B out, so that a terminal has room for what matters: the difference."""
+
+    def mean(cell: Cell, metric: Metric) -> str:
+        text = mean_text(cell, metric)
+        return text.partition(" ±")[0] if short else text
+
     pointed = len({line.point for line in lines}) > 1
     rows = []
     for line in lines:
@@ -39,15 +46,15 @@ def table(lines: Sequence[MetricDifference]) -> Table:
                 metric.heading,
                 *([line.point] if pointed else []),
                 law_name(line),
-                mean_text(line.a, metric),
-                mean_text(line.b, metric),
+                mean(line.a, metric),
+                mean(line.b, metric),
                 change,
-                f"{100 * line.share:+.1f}" if line.share == line.share else "–",
                 _p(line),
+                f"{100 * line.share:+.1f}" if line.share == line.share else "–",
             ]
         )
     keys = ["Metric", *(["Point"] if pointed else []), "Law"]
-    return Table([*keys, "A", "B", "B less A", "Change [%]", "p"], rows, keys=len(keys))
+    return Table([*keys, "A", "B", "B less A", "p", "Change [%]"], rows, keys=len(keys))
 
 
 def law_name(line: MetricDifference) -> str:
@@ -72,11 +79,14 @@ def sentences(comparison: ResultComparison) -> list[str]:
     ):
         metric = METRICS[line.metric]
         more = "more" if line.difference > 0 else "less"
-        share = f", {100 * abs(line.share):.1f} %" if line.share == line.share else ""
+        share = f" ({100 * line.share:+.1f} %)" if line.share == line.share else ""
         change = with_interval(abs(metric.scale * line.difference), metric.scale * line.half_width)
+        # Of a share in per cent the difference is in points: what is in brackets is another per cent.
+        unit = "points" if metric.unit == "%" else metric.unit
+        a, b = (mean_text(cell, metric).partition(" ±")[0] for cell in (line.a, line.b))
         said.append(
-            f"{law_name(line)}: {metric.title} is {change} {metric.unit}".rstrip()
-            + f" {more} in B{share}."
+            f"{law_name(line)}, {metric.title}: {change} {unit}".rstrip()
+            + f" {more} in B, {b} instead of {a}{share}."
         )
     if all(line.difference == line.half_width == 0 for line in lines):
         return ["Both have the same numbers."]
@@ -121,8 +131,10 @@ def show(console: Console, comparison: ResultComparison) -> None:
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         title = f"  {result.title}" if result.title else ""
         console.print(Text.assemble((f"{side}  ", "bold"), str(result.folder), title))
+        if result.command:
+            console.print(Text(f"   {result.command}", style="dim"))
     console.print()
-    shown = table(comparison.differences)
+    shown = table(comparison.differences, short=True)
     columns = [Column(head, left=True) for head in shown.heads[: shown.keys]]
     columns += map(Column.from_heading, shown.heads[shown.keys :])
     terminal_table.show(console, columns, [RowGroup(shown.rows)], keys=shown.keys)

@@ -33,6 +33,7 @@ class Fluid:
     name: str = "fluid"
     in_words: str = "integrated in the fluid model of TCP"
     runs_programs: bool = False
+    kernel_keys: tuple[str, ...] = ()
 
     def check(self, experiment: Planned) -> None:
         """The fluid knows only long-lived TCP flows (ftp) with packets of one size, links one way

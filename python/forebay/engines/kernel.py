@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from forebay._native import Fault, guest_check
 from forebay.guests import installed as guests
-from forebay.guests.run import GuestError, GuestRun, Keep, tidy
+from forebay.guests.run import GuestError, GuestRun, tidy
 from forebay.runs.engine import KERNEL, file_name
+from forebay.runs.outputs import Keep, runs_programs
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
-    from forebay._native import Plan, Run
+    from forebay._native import Run
     from forebay.runs.engine import Extras, Key, Planned, RunningBatch
 
 
@@ -26,6 +27,7 @@ class Kernel:
     name = KERNEL
     in_words = "run on the real Linux kernel, in virtual time"
     runs_programs = True
+    kernel_keys = ("tcp", "offloads", "sysctls", "pcap")
 
     def check(self, experiment: Planned) -> None:
         """Raises `ScenarioError` without a guest, and for what a guest cannot run."""
@@ -46,15 +48,6 @@ class Kernel:
         return _Guests(experiment, threads, samples=samples, only=only)
 
 
-def _runs_programs(plan: Plan) -> bool:
-    return any(traffic.kind == "program" for point in plan.points for traffic in point.traffic)
-
-
-def _name(plan: Plan, key: Key) -> str:
-    point, law, seed = key
-    return file_name(plan.laws[law], point if len(plan.points) > 1 else None, seed)
-
-
 class _Guests:
     """Runs in guests, so many at a time."""
 
@@ -65,9 +58,9 @@ class _Guests:
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
         folder = names.path(experiment.path).parent.absolute()
-        keep = Keep() if plan.keeps_packets or _runs_programs(plan) else None
+        keep = Keep() if plan.keeps_packets or runs_programs(plan) else None
         self._runs = [
-            GuestRun(plan, key, guest, samples, folder, _name(plan, key), keep) for key in order
+            GuestRun(plan, key, guest, samples, folder, file_name(plan, key), keep) for key in order
         ]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from forebay._native import ScenarioError
 from forebay.flows import mapping
 from forebay.flows.real import Limits, RealRuns
+from forebay.runs import outputs
+from forebay.runs.engine import file_name
 
 if TYPE_CHECKING:
     from forebay.runs.engine import Key, Planned, RunningBatch
@@ -32,10 +34,11 @@ class LinkEngine:
     limits: Limits = field(default_factory=Limits)
     name: str = "link"
     in_words: str = "run with this machine's own TCP over a link, in real time"
-    runs_programs: bool = False
+    runs_programs: bool = True
+    kernel_keys: tuple[str, ...] = ("pcap",)
 
     def check(self, experiment: Planned) -> None:
-        """Real flows are ftp, mice and web over one link that does not change. Raises
+        """Real flows are ftp, mice, web and programs over one link that does not change. Raises
         `ScenarioError`, also without the program that makes the flows."""
         plans = mapping.link_plans(experiment)
         for plan in plans:
@@ -60,7 +63,11 @@ class LinkEngine:
         """Laws take turns, so that a busy spell of the machine hits all of them."""
         plans = {(plan.index, plan.number): plan for plan in mapping.link_plans(experiment)}
         keys = sorted(only, key=lambda key: (key[2], key[0], key[1]))
-        return RealRuns(plans, keys, links=self.links, limits=self.limits, samples=samples)
+        outputs.tidy()
+        called = {key: file_name(experiment.plan, key) for key in keys}
+        return RealRuns(
+            plans, keys, links=self.links, limits=self.limits, samples=samples, called=called
+        )
 
 
 ENGINE = LinkEngine()

@@ -6,7 +6,9 @@ import math
 import random
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
@@ -14,6 +16,7 @@ from forebay.base import quantities, registries
 from forebay.flows import transfers
 from forebay.flows.transfers import Mice, Source, Web
 from forebay.links import Settings, settings
+from forebay.scenarios import names
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
@@ -30,10 +33,20 @@ RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
 #: Least MTU that IPv6 allows (RFC 8200, section 5).
 LEAST_PACKET_BYTES = 1280
-#: Port of the first long flow's server, and that of all short transfers.
+#: Port of the first long flow's server, and that of the first short transfers'; others count down.
 PORT, TRANSFERS_PORT = 5201, 5200
 #: Kinds of traffic that real flows can be.
-KINDS = ["ftp", "mice", "web"]
+KINDS = ["ftp", "mice", "web", "program"]
+#: Most programs, each on a host of its own, with a server on another.
+MOST_PROGRAMS = 250
+#: Most traffics that a link tells apart.
+MOST_APART = 250
+#: Those of them that are short transfers.
+SHORT = ["mice", "web"]
+#: Of one connection to the next a host keeps nothing.
+HOST_SYSCTLS = [("net.ipv4.tcp_no_metrics_save", "1")]
+#: Time that a program has to end after the scenario's end, when it is told to.
+STOP_S = 0.3
 #: Whether the kernel's senders ask for ECN; they do not speak L4S's.
 ECN = {"off": False, "classic": True}
 #: The kernel's names. Its Reno always recovers with SACK, RACK and PRR.
@@ -50,6 +63,23 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A client, and a server if there is one; times are the scenario's."""
+
+    #: Index into the point's traffic.
+    traffic: int
+    client: str
+    server: str | None
+    #: What their folder has; the scenario's own where there is nothing.
+    files: Sequence[str]
+    #: Settings of their hosts.
+    sysctls: Sequence[tuple[str, str]]
+    #: Earliest and latest.
+    start_s: tuple[float, float]
+    stop_s: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class LinkPlan:
     """One law at one point, as a link and flows; index and number are those of the point and the
     law in the experiment."""
@@ -58,6 +88,10 @@ class LinkPlan:
     number: int
     point: PointInfo
     law: LawInfo
+    #: Of the scenario, where programs run.
+    folder: Path = Path()
+    #: The packets of the bottleneck are to be kept.
+    keeps_packets: bool = False
 
     @property
     def flows(self) -> list[Flow]:
@@ -72,7 +106,41 @@ class LinkPlan:
     @property
     def sources(self) -> list[Source]:
         """Short transfers. They count their starts from the command's, as the flows do."""
-        return [_source(traffic) for traffic in self.point.traffic if traffic.kind != "ftp"]
+        short = [traffic for traffic in self.point.traffic if traffic.kind in SHORT]
+        return [_source(traffic, TRANSFERS_PORT - n) for n, traffic in enumerate(short)]
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs, each with hosts of its own."""
+        end_s = self.point.duration_s
+        return [
+            Program(
+                number,
+                traffic.client or "",
+                traffic.server,
+                traffic.program_files,
+                [*HOST_SYSCTLS, ("net.ipv4.tcp_ecn", str(int(ECN[traffic.ecn])))],
+                traffic.start_s,
+                traffic.stop_s or (end_s, end_s),
+            )
+            for number, traffic in enumerate(self.point.traffic)
+            if traffic.kind == "program"
+            for _ in range(traffic.flows)
+        ]
+
+    def apart(self) -> tuple[int, list[int], list[tuple[int, int]]] | None:
+        """How the link tells traffic apart: how many there are, that of each of `programs`, and
+        that of flows to a port. None where it does not."""
+        traffic = self.point.traffic
+        if len(traffic) > MOST_APART:
+            return None
+        long = [n for n, one in enumerate(traffic) if one.kind == "ftp" for _ in range(one.flows)]
+        short = [n for n, one in enumerate(traffic) if one.kind in SHORT]
+        ports = [
+            *((PORT + flow, n) for flow, n in enumerate(long)),
+            *((TRANSFERS_PORT - source, n) for source, n in enumerate(short)),
+        ]
+        return len(traffic), [program.traffic for program in self.programs], ports
 
     def settings(self, seed: int, void_lateness: str, void_rate: str) -> Settings:
         """The link; `seed` is of the law's draws."""
@@ -101,8 +169,11 @@ class LinkPlan:
             void_rate=void_rate,
         )
 
-    def server(self) -> str:
-        """An iperf3 server for each long flow, and one for all short transfers, for the shell."""
+    def server(self) -> str | None:
+        """An iperf3 server for each long flow, and one for all short transfers, for the shell;
+        None where there are programs alone."""
+        if not self.flows and not self.sources:
+            return None
         last = PORT + len(self.flows) - 1
         servers = (
             f"for port in $(seq {PORT} {last}); do iperf3 -s -1 -p $port >/dev/null & done; wait"
@@ -110,7 +181,8 @@ class LinkPlan:
         if not self.sources:
             return servers
         # The command is started when the first server listens: let it be the slowest.
-        return f"{_transfers('serve', TRANSFERS_PORT)} | {{ read ready; {servers}; cat; }}"
+        ports = [source.port for source in self.sources]
+        return f"{_transfers('serve', *ports)} | {{ read ready; {servers}; cat; }}"
 
     def command(self, seed: int) -> list[str]:
         """Starts each flow at its own time, and fails if one of them does.
@@ -123,13 +195,15 @@ class LinkPlan:
             # A namespace begins with nothing learnt; a short transfer must not leave its
             # threshold and RTT to the next one.
             "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save || exit 1",
-            f"echo {int(ECN[self.point.traffic[0].ecn])} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
+            f"echo {int(self._ecn())} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
             "flows=",
         ]
+        if self.programs:
+            # The link stays until the last of them has been stopped.
+            lines.append(f'sleep {LEAD_S + self.point.duration_s + STOP_S:.4f} & flows="$flows $!"')
         if self.sources:
             start, end = self.point.measure_s
             plan = transfers.ClientTask(
-                port=TRANSFERS_PORT,
                 seed=seed,
                 end_s=LEAD_S + self.point.duration_s,
                 measure_s=(LEAD_S + start, LEAD_S + end),
@@ -151,6 +225,11 @@ class LinkPlan:
         return ["sh", "-c", "\n".join(lines)]
 
 
+    def _ecn(self) -> bool:
+        """Whether the senders of its own ask for ECN."""
+        return any(ECN[one.ecn] for one in self.point.traffic if one.kind != "program")
+
+
 def _transfers(*arguments: object) -> str:
     """The program of short transfers, for the shell."""
     return shlex.join([sys.executable, "-m", transfers.__name__, *map(str, arguments)])
@@ -162,6 +241,8 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
     Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.
     """
     plans = []
+    folder = names.path(experiment.path).parent.absolute()
+    keeps_packets = experiment.plan.keeps_packets
     for p, point in enumerate(experiment.plan.points):
         for i, law in enumerate(point.laws):
             refused = _refused(point, law)
@@ -170,7 +251,7 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
                 raise ScenarioError(
                     f"{experiment.path}: {key}: found {found}, allowed for real flows: {allowed}"
                 )
-            plans.append(LinkPlan(p, i, point, law))
+            plans.append(LinkPlan(p, i, point, law, folder, keeps_packets))
     return plans
 
 
@@ -193,10 +274,14 @@ def _refused(point: PointInfo, law: LawInfo) -> tuple[str, object, str] | None:
         if refused is not None:
             key, found, allowed = refused
             return f"traffic.{n}.{key}", found, allowed
+    programs = sum(one.flows for one in point.traffic if one.kind == "program")
+    if programs > MOST_PROGRAMS:
+        return "traffic.flows", f"{programs} programs", f"at most {MOST_PROGRAMS} in all"
+    own = [one for one in point.traffic if one.kind != "program"]
     for key, found in [
         ("rtt", [quantities.time(rtt_s) for one in point.traffic for rtt_s in one.rtts_s]),
         ("packet", [quantities.size(one.packet_bytes) for one in point.traffic]),
-        ("ecn", [quantities.plain(ECN[one.ecn]) for one in point.traffic]),
+        ("ecn", [quantities.plain(ECN[one.ecn]) for one in own]),
     ]:
         if len(set(found)) > 1:
             return key, ", ".join(dict.fromkeys(found)), "the same for all"
@@ -209,9 +294,10 @@ def _refused(point: PointInfo, law: LawInfo) -> tuple[str, object, str] | None:
 def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> tuple[str, object, str] | None:
     if traffic.kind not in KINDS:
         return "kind", traffic.kind, ", ".join(KINDS)
-    if traffic.tcp not in CONGESTION_CONTROL:
+    program = traffic.kind == "program"
+    if not program and traffic.tcp not in CONGESTION_CONTROL:
         return "tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL)
-    if traffic.stop_s is not None:
+    if not program and traffic.stop_s is not None:
         stops = " to ".join(quantities.time(one) for one in dict.fromkeys(traffic.stop_s))
         return "stop", stops, "none"
     if traffic.access_bps < ACCESS_RATIO * rate_bps:
@@ -222,13 +308,13 @@ def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> tuple[str, object, 
     return None
 
 
-def _source(traffic: TrafficInfo) -> Source:
+def _source(traffic: TrafficInfo, port: int) -> Source:
     numbers = traffic.numbers
     first_s, last_s = traffic.start_s
     start_s = (LEAD_S + first_s, LEAD_S + last_s)
     name = _congestion_control(traffic)
     if traffic.kind == "mice":
-        return Mice(traffic.flows, name, start_s, numbers["on_s"], numbers["off_s"])
+        return Mice(traffic.flows, name, start_s, numbers["on_s"], numbers["off_s"], port)
     return Web(
         flows=traffic.flows,
         congestion_control=name,
@@ -238,6 +324,7 @@ def _source(traffic: TrafficInfo) -> Source:
         shape=numbers["shape"],
         scale_bytes=numbers["scale_bytes"],
         payload_bytes=traffic.packet_bytes - traffic.header_bytes,
+        port=port,
     )
 
 

@@ -4,20 +4,27 @@ bound."""
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from forebay._native import Fault, Observed, Run, ScenarioError
-from forebay.flows.mapping import LEAD_S, LinkPlan
+from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
+from forebay.flows.mapping import LEAD_S, LinkPlan, Program
+from forebay.links import congestion
 from forebay.links.process import Emulator, LinkError
+from forebay.runs import outputs
+from forebay.runs.engine import VOID
+from forebay.runs.outputs import Ended, Keep
 
 if TYPE_CHECKING:
     from forebay.links.outcome import Outcome
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 #: How long iperf3 may take to end: its results cross the same queue.
 PATIENCE_S = 30.0
+#: Ends of a program's flow, as a link has them.
+ENDS = ("client", "server")
+#: Name of a capture in an attempt's folder.
+CAPTURE = "bottleneck.pcapng"
 #: Longest excerpt of a program's output, in bytes.
 MOST_BYTES = 300
 #: Of a run beside its metrics: how many earlier attempts were void or failed.
@@ -33,6 +44,21 @@ MADE_AGAIN = "made_again"
 
 class FlowError(RuntimeError):
     """A real flow failed; the text is its program's output."""
+
+
+class ProgramError(RuntimeError):
+    """A program of the scenario is not there, which no other attempt will change."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one attempt: what was observed at the bottleneck, and why it is void."""
+
+    observed: Observed
+    void: list[str]
+    #: What its programs did that a reader must know of, and what they left.
+    remarks: Sequence[str] = ()
+    extras: Extras | None = None
 
 
 @dataclass(frozen=True)
@@ -63,8 +89,10 @@ class RealRuns:
         links: int = 1,
         limits: Limits | None = None,
         samples: bool = True,
+        called: Mapping[Key, str] | None = None,
     ) -> None:
-        """`plans` by point and law; `keys` are the runs, in the order in which they begin."""
+        """`plans` by point and law; `keys` are the runs, in the order in which they begin; what
+        they leave is called by a name for each."""
         self._plans, self._samples = plans, samples
         self._limits = limits or Limits()
         self._lock = threading.Lock()
@@ -75,6 +103,10 @@ class RealRuns:
         self._began_s: dict[Key, float] = {}
         self._ended = 0
         self.remarks: dict[Key, list[str]] = {}
+        self.extras: dict[Key, Extras] = {}
+        self._called = called or {}
+        leaves = any(plan.keeps_packets or plan.programs for plan in plans.values())
+        self._keep = Keep() if leaves else None
         self._under_way = _UnderWay()
         self._pool = ThreadPoolExecutor(links, thread_name_prefix="forebay-real")
         self._futures = [self._pool.submit(self._run, key) for key in keys]
@@ -83,11 +115,6 @@ class RealRuns:
     @property
     def done(self) -> bool:
         return all(future.done() for future in self._futures)
-
-    @property
-    def extras(self) -> Mapping[Key, Extras]:
-        """Nothing."""
-        return {}
 
     @property
     def more(self) -> str:
@@ -125,26 +152,33 @@ class RealRuns:
 
     def _run(self, key: Key) -> None:
         try:
-            run, void = self._attempts(key)
+            run, attempt = self._attempts(key)
         except Exception as error:
             with self._lock:
                 # What is given up leaves nothing.
                 if not self._under_way.ended:
-                    known = FlowError, LinkError, ScenarioError, subprocess.TimeoutExpired
+                    known = (
+                        *(FlowError, ProgramError, LinkError, ScenarioError),
+                        subprocess.TimeoutExpired,
+                    )
                     why = "" if isinstance(error, known) else f"{type(error).__name__}: "
                     self._faults.append(Fault(*key, f"{why}{error}"))
         else:
             with self._lock:
-                if void:
-                    self.remarks[key] = [f"void, {why}" for why in void]
+                remarks = [*(f"{VOID}{why}" for why in attempt.void), *attempt.remarks]
+                if remarks:
+                    self.remarks[key] = remarks
+                if attempt.extras is not None:
+                    self.extras[key] = attempt.extras
                 self._runs.append(run)
         finally:
             with self._lock:
                 self._began_s.pop(key, None)
                 self._ended += 1
 
-    def _attempts(self, key: Key) -> tuple[Run, list[str]]:
+    def _attempts(self, key: Key) -> tuple[Run, Attempt]:
         plan, former = self._plans[key[:2]], 0
+        name = self._called.get(key, "")
         while True:
             if self._under_way.ended:
                 raise FlowError("given up")
@@ -152,16 +186,18 @@ class RealRuns:
                 self._began_s[key] = time.monotonic()
             last = former + 1 == self._limits.attempts
             try:
-                observed, void = once(plan, key[2], self._limits, self._under_way)
+                attempt = once(plan, key[2], self._limits, self._under_way, self._keep, name)
             except FlowError:
                 # On a busy machine a server may come up late.
                 if last or self._under_way.ended:
                     raise
                 void = ["its flows failed"]
             else:
+                void, observed = attempt.void, attempt.observed
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
-                    return Run(*key, observed if self._samples else _metrics_of(observed)), void
+                    kept = observed if self._samples else _metrics_of(observed)
+                    return Run(*key, kept), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")
@@ -193,10 +229,24 @@ class _UnderWay:
 
 
 def once(
-    plan: LinkPlan, seed: int, limits: Limits, under_way: _UnderWay
-) -> tuple[Observed, list[str]]:
-    """One attempt: what was observed at the bottleneck, and why it is void."""
-    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as said:
+    plan: LinkPlan,
+    seed: int,
+    limits: Limits,
+    under_way: _UnderWay,
+    keep: Keep | None = None,
+    name: str = "",
+) -> Attempt:
+    """One attempt; what it leaves is called `name` and goes to `keep`."""
+    with (
+        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryDirectory(
+            prefix=f"{outputs.PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
+        ) as folder,
+    ):
+        here = Path(folder)
+        programs = _Programs(plan, seed, here)
+        start_s, end_s = LEAD_S, LEAD_S + plan.point.duration_s
         link = Emulator(
             plan.settings(seed, limits.void_lateness, limits.void_rate),
             plan.command(seed),
@@ -204,17 +254,100 @@ def once(
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=errors,
+            programs=programs.on_the_link,
+            packets=(str(here / CAPTURE), start_s, end_s) if plan.keeps_packets else None,
+            apart=plan.apart(),
         )
         under_way.add(link)
         try:
-            outcome = link.wait(LEAD_S + plan.point.duration_s + PATIENCE_S)
+            outcome = link.wait(end_s + PATIENCE_S)
         finally:
             under_way.remove(link)
+        ended = programs.ended(outcome)
+        missing = [program for program in ended if program.is_no_program]
+        if missing:
+            raise ProgramError(missing[0].failed)
         if outcome.status != 0:
             raise FlowError(_read(errors).strip() or f"status {outcome.status}")
         # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
-    return _at_bottleneck(plan, outcome, found), outcome.void
+        if outcome.observed.capture_failed is not None:
+            raise FlowError(f"a capture: {outcome.observed.capture_failed}")
+        return Attempt(
+            _at_bottleneck(plan, outcome, found),
+            outcome.void,
+            [
+                *(program.failed for program in ended if program.failed),
+                *_of_default(plan, outcome),
+            ],
+            outputs.taken(keep, name, ended, here / CAPTURE) if keep else None,
+        )
+
+
+def _of_default(plan: LinkPlan, outcome: Outcome) -> list[str]:
+    """What to know of programs that chose no congestion control: no namespace may choose freely
+    what its sockets have."""
+    default = outcome.congestion_control
+    of_programs = outcome.directions[0].observed.tcp_flows > len(plan.flows)
+    if not (plan.programs and of_programs and congestion.warning(default)):
+        return []
+    return [
+        f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
+        "hardly follows the law"
+    ]
+
+
+class _Programs:
+    """The programs of an attempt, with what each writes in a folder of the attempt's."""
+
+    def __init__(self, plan: LinkPlan, seed: int, folder: Path) -> None:
+        self._programs = plan.programs
+        draw = random.Random(f"programs {seed}")
+        #: For the link, in the order of `plan.programs`.
+        self.on_the_link = [
+            LinkPrograms(
+                program.client,
+                program.server,
+                str(self._where(plan, folder, program)),
+                self._outputs(folder, number),
+                LEAD_S + draw.uniform(*program.start_s),
+                # The link has its own servers up before its command starts, and so before zero.
+                LEAD_S + min(draw.uniform(*program.stop_s), plan.point.duration_s),
+                program.sysctls,
+            )
+            for number, program in enumerate(self._programs)
+        ]
+
+    @staticmethod
+    def _where(plan: LinkPlan, folder: Path, program: Program) -> Path:
+        """The scenario's folder, or one that has the program's files alone."""
+        if not program.files:
+            return plan.folder
+        own = folder / f"files-{program.traffic}"
+        for name in program.files:
+            link = own / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            # Of another flow, or named twice.
+            if not link.is_symlink():
+                link.symlink_to(plan.folder / name)
+        return own
+
+    @staticmethod
+    def _outputs(folder: Path, number: int) -> tuple[str, str]:
+        return str(folder / f"client-{number}"), str(folder / f"server-{number}")
+
+    def ended(self, outcome: Outcome) -> list[Ended]:
+        """How each ended: client, then server."""
+        found = []
+        for program, told, statuses in zip(
+            self._programs, self.on_the_link, outcome.observed.programs, strict=True
+        ):
+            for end, status, output in zip(ENDS, statuses, told.outputs, strict=True):
+                command = program.client if end == "client" else program.server
+                if command is not None:
+                    last = outputs.end_of(output)
+                    found.append(Ended(program.traffic, end, command, status, output, last))
+        return found
 
 
 def _at_bottleneck(plan: LinkPlan, outcome: Outcome, found: dict[str, float]) -> Observed:

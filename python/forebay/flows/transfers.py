@@ -1,6 +1,6 @@
 """Short transfers over the kernel's own TCP: the two programs that `real` starts on a link.
 
-`python -m forebay.flows.transfers serve PORT` takes connections and reads what comes;
+`python -m forebay.flows.transfers serve PORT…` takes connections and reads what comes;
 `… send PLAN ZERO` opens them, as the simulator's mice and web sessions do
 (crates/forebay-sim/src/traffic/mice.rs and web.rs), and prints their outcome as JSON. It
 imports only modules that load quickly: it has to be up before its first flow starts.
@@ -49,6 +49,8 @@ class Mice(_Group):
     #: Means.
     on_s: float
     off_s: float
+    #: Of the server that it sends to.
+    port: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Web(_Group):
     shape: float
     scale_bytes: float
     payload_bytes: int
+    #: Of the server that it is sent to.
+    port: int
 
 
 Source = Mice | Web
@@ -71,7 +75,6 @@ Source = Mice | Web
 class ClientTask:
     """The client's task; times count from its zero."""
 
-    port: int
     seed: int
     end_s: float
     #: Window of the goodput.
@@ -204,7 +207,7 @@ class Client:
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(None if close_s is None else self._at(close_s)):
-                        await loop.sock_connect(connection, (self._server, self._plan.port))
+                        await loop.sock_connect(connection, (self._server, source.port))
                         connected = True
                         await _offer(connection, size_packets)
                 if not connected:
@@ -249,14 +252,15 @@ def _acknowledged(connection: socket.socket) -> int:
     return int(acked)
 
 
-async def serve(port: int) -> None:
+async def serve(ports: list[int]) -> None:
     """Takes connections until it is killed, reads what comes, and closes after the sender."""
-    # A protocol that does nothing with what it gets.
-    server = await asyncio.get_running_loop().create_server(
-        asyncio.Protocol, "0.0.0.0", port, backlog=BACKLOG
-    )
+    for port in ports:
+        # A protocol that does nothing with what it gets.
+        await asyncio.get_running_loop().create_server(
+            asyncio.Protocol, "0.0.0.0", port, backlog=BACKLOG
+        )
     print("listening", flush=True)
-    await server.serve_forever()
+    await asyncio.Event().wait()
 
 
 async def send(plan: ClientTask, zero_s: float) -> Found:
@@ -265,10 +269,10 @@ async def send(plan: ClientTask, zero_s: float) -> Found:
 
 
 def main() -> None:
-    """Runs "serve PORT" or "send PLAN ZERO"."""
+    """Runs "serve PORT…" or "send PLAN ZERO"."""
     what, *rest = sys.argv[1:]
     if what == "serve":
-        asyncio.run(serve(int(rest[0])))
+        asyncio.run(serve(list(map(int, rest))))
         return
     try:
         found = asyncio.run(send(ClientTask.from_text(rest[0]), float(rest[1])))

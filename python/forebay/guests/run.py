@@ -14,19 +14,18 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forebay._native import guest_orders, guest_run
 from forebay.guests.installed import PROGRAM
-from forebay.runs.engine import Extras, ProgramEnd
+from forebay.runs import outputs
+from forebay.runs.outputs import PREFIX, Ended, Keep
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
     from forebay.guests.installed import Guest
-    from forebay.runs.engine import Key
+    from forebay.runs.engine import Extras, Key
 
-#: Folders of runs, by the process that has them.
-PREFIX = "forebay-kernel-"
 #: A file system in memory, where there is one: guests write packets there.
 MEMORY = Path("/dev/shm")
 #: What there must be free of it: the memory that a guest touches, and its rows.
@@ -52,21 +51,9 @@ class GuestError(RuntimeError):
     """A guest that failed, in one line."""
 
 
-class Keep:
-    """A folder for what runs leave beside their traces, on a disk: it goes with this object."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-kept-")
-        self.path = Path(self._folder.name)
-
-
 def tidy() -> None:
     """Removes folders of processes that were killed."""
-    places = {MEMORY, Path(tempfile.gettempdir())}
-    for folder in (folder for place in places for folder in place.glob(f"{PREFIX}*")):
-        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    outputs.tidy([MEMORY])
 
 
 def _memory() -> Path:
@@ -141,33 +128,22 @@ class GuestRun:
             )
         except RuntimeError as error:
             raise GuestError(f"{error}{self._why(folder)}{_last_words(folder)}") from error
-        programs = json.loads(outcome)["programs"]
+        programs = [
+            Ended(
+                told["traffic"],
+                told["end"],
+                told["command"],
+                told["status"],
+                folder / f"program-{number}",
+                told["output"],
+            )
+            for number, told in enumerate(json.loads(outcome)["programs"])
+        ]
         if self.keep is not None:
-            self.extras = self._kept(self.keep, folder, programs)
+            self.extras = outputs.taken(self.keep, self.name, programs, folder / CAPTURE)
         for program in programs:
             self._hear(program)
         return run
-
-    def _kept(self, keep: Keep, folder: Path, programs: list[dict[str, Any]]) -> Extras:
-        """Takes what is to stay out of the run's folder."""
-        ends, files = [], {}
-
-        def take(found: Path, name: str) -> str:
-            files[name] = keep.path / name.replace("/", "-")
-            shutil.copyfile(found, files[name])
-            return name
-
-        for number, program in enumerate(programs):
-            output, name = folder / f"program-{number}", f"programs/{self.name}-{number}.txt"
-            # Of one that never started there is only the reason.
-            if not output.exists():
-                output.write_text(program["output"] + "\n")
-            traffic, end = program["traffic"], program["end"]
-            taken = take(output, name)
-            ends.append(ProgramEnd(traffic, end, program["command"], program["status"], taken))
-        if (folder / CAPTURE).exists():
-            take(folder / CAPTURE, f"pcap/{self.name}.pcapng")
-        return Extras(ends, files, keep)
 
     def _why(self, folder: Path) -> str:
         """What ended a guest that did not come to its end, as far as it can be told."""
@@ -182,16 +158,12 @@ class GuestRun:
             )
         return why
 
-    def _hear(self, program: dict[str, Any]) -> None:
-        """A client that fails has made no traffic to speak of: its last words are the reason."""
-        status, words = program["status"], program["output"].strip().splitlines()[-1:]
-        if status not in (0, None):
-            said = f": {words[0]}" if words else ""
-            named = f"`{program['command']}` of {program['end']}"
-            failed = f"{named} ended with status {status}{said}"
-            if program["end"] == "client" and status in (126, 127):
-                raise GuestError(failed)
-            self.remarks.append(failed)
+    def _hear(self, program: Ended) -> None:
+        """A client that is not there has made no traffic to speak of: its last words are why."""
+        if program.is_no_program:
+            raise GuestError(program.failed)
+        if program.failed:
+            self.remarks.append(program.failed)
 
     def _run(self, folder: Path, console: int) -> float:
         """CPU time of a guest that has come to its end."""

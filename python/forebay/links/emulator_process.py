@@ -46,6 +46,7 @@ def main() -> None:
             server=request["server"],
             stop=stop,
             ready=tell,
+            **request["more"],
         )
         answer = ("outcome", observed)
     except _native.ScenarioError as error:

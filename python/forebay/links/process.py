@@ -38,15 +38,21 @@ class Emulator:
         stdin: int | IO[Any] | None = None,
         stdout: int | IO[Any] | None = None,
         stderr: int | IO[Any] | None = None,
+        **more: Any,
     ) -> None:
-        """Starts it, and waits until it is up.
+        """Starts it, and waits until it is up. `more` is for `link_run`: programs, packets, apart.
 
         Raises `ScenarioError` for wrong settings, `LinkError` where the machine refuses.
         """
         self.settings = settings
         self.command = [os.fspath(word) for word in command or ()]
         self.server = server
-        request = {"settings": settings, "command": self.command or None, "server": server}
+        request = {
+            "settings": settings,
+            "command": self.command or None,
+            "server": server,
+            "more": more,
+        }
         # Files without a name: nothing of them stays, and no folder has to be writable.
         wanted = _memory("request")
         wanted.write(pickle.dumps(request))

@@ -9,7 +9,7 @@ pages and the store, knows of an engine what stands here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,11 +50,26 @@ class Extras:
     holder: object = None
 
 
-def file_name(law: str, point: int | None, seed: int) -> str:
+def file_name(plan: Plan, key: Key) -> str:
     """Of what a run leaves: the law's label, the number of the point where there are several, and
     the seed."""
+    point, law, seed = key
+    return run_name(plan.laws[law], point if len(plan.points) > 1 else None, seed)
+
+
+def run_name(law: str, point: int | None, seed: int) -> str:
+    """Such a name of parts; `point` is None where it is the only one."""
     label = re.sub(r"[^\w.-]+", "_", law)
     return f"{label}-{'' if point is None else f'p{point}-'}{seed}"
+
+
+#: How a remark begins on a run whose numbers prove nothing.
+VOID = "void, "
+
+
+def void(remarks: Iterable[str]) -> list[str]:
+    """Those of a run's remarks that say that it is void."""
+    return [remark for remark in remarks if remark.startswith(VOID)]
 
 
 class Planned(Protocol):
@@ -123,6 +138,10 @@ class Engine(Protocol):
     def runs_programs(self) -> bool:
         """Whether traffic may be programs (`kind = "program"`)."""
 
+    @property
+    def kernel_keys(self) -> Collection[str]:
+        """Keys of a scenario's table `[kernel]` that it follows."""
+
     def check(self, experiment: Planned) -> None:
         """Refuses what this engine cannot run, before anything runs. Raises `ScenarioError`, with
         one line that has the file, the key, what was found and what is allowed."""
@@ -141,7 +160,7 @@ class Engine(Protocol):
         """
 
 
-#: Name of the engine that alone reads the table `[kernel]` of a scenario.
+#: Name of the engine that follows all of the table `[kernel]` of a scenario.
 KERNEL = "kernel"
 
 
@@ -162,6 +181,7 @@ class Packets:
     name = "packets"
     in_words = "simulated packet by packet"
     runs_programs = False
+    kernel_keys = ()
 
     def check(self, experiment: Planned) -> None:
         """Every scenario that can be read can be run."""

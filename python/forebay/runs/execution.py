@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forebay.base import signals
 from forebay.base.progress import Progress
-from forebay.runs import memory
+from forebay.runs import memory, outputs
 from forebay.runs.experiment import NO_FILE
 
 if TYPE_CHECKING:
@@ -275,8 +275,7 @@ def _leaves_files(experiment: Experiment) -> bool:
     words, too."""
     if not experiment.engine.runs_programs:
         return False
-    traffic = (of for point in experiment.plan.points for of in point.traffic)
-    return experiment.plan.keeps_packets or any(of.kind == "program" for of in traffic)
+    return experiment.plan.keeps_packets or outputs.runs_programs(experiment.plan)
 
 
 def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[Key, str]:

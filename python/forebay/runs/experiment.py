@@ -121,8 +121,9 @@ def read(
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
     lines = automatic_gains.lines(plan)
-    unread = plan.has_kernel_table and engine.name != KERNEL
-    warning = f"{name}: the table [kernel] counts with --engine {KERNEL} alone" if unread else ""
+    unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
+    count = "counts" if len(unread) == 1 else "count"
+    warning = f"{name}: {', '.join(unread)} {count} with --engine {KERNEL} alone" if unread else ""
     read = Experiment(
         plan,
         name,

@@ -141,7 +141,7 @@ def lines(
             ecn=ecn,
         )
     except ScenarioError as error:
-        yield f"# none: {error}"
+        yield f"# none with these parameters: {error}"
         return
     if found is not None:
         yield from found.tc

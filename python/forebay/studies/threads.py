@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from forebay.runs.engine import file_name
+from forebay.runs.engine import run_name
 from forebay.runs.execution import POLL_S
 from forebay.studies.points import Row, StudySource
 
@@ -130,7 +130,7 @@ class Task:
         for one in ended:
             key = one.point, one.law, one.seed
             if found := extras.get(key):
-                name = file_name(*self.labels[key[:2]], one.seed)
+                name = run_name(*self.labels[key[:2]], one.seed)
                 done.outputs.append(RunOutputs.read(name, found, remarks.get(key, ())))
         return done
 

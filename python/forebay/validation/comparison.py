@@ -11,6 +11,7 @@ from forebay.base import metrics, statistics
 from forebay.base.metrics import Metric, with_interval
 from forebay.flows.real import MADE_AGAIN
 from forebay.pages.result_files import finite
+from forebay.runs.engine import void
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Observed, PointInfo, Run
@@ -307,34 +308,35 @@ def compare(tested: Result, reference: Result) -> ValidatedScenario:
             sides = []
             for of, result in zip(names, both, strict=True):
                 runs = result.runs_of(p, i)
-                remarks = [list(result.remarks.get((p, i, run.seed), ())) for run in runs]
+                # What a program did makes no run void.
+                remarks = [void(result.remarks.get((p, i, run.seed), ())) for run in runs]
                 every += [
                     {
                         "side": of,
                         **name,
                         "seed": run.seed,
-                        "void": void,
+                        "void": why,
                         "metrics": _with_short(run, short),
                     }
-                    for run, void in zip(runs, remarks, strict=True)
+                    for run, why in zip(runs, remarks, strict=True)
                 ]
-                sound = [run for run, void in zip(runs, remarks, strict=True) if not void]
+                sound = [run for run, why in zip(runs, remarks, strict=True) if not why]
                 shown = sound or runs
                 side = Side([_with_short(run, short) for run in shown], shown)
-                sides.append((side, runs, [void for void in remarks if void]))
+                sides.append((side, runs, [why for why in remarks if why]))
             if not all(runs for _, runs, _ in sides):
                 continue
             # Only one side can be in real time, and that one has void runs.
-            _, repeats, void = sides[0] if engines[0] == REAL else sides[1]
+            _, repeats, voided = sides[0] if engines[0] == REAL else sides[1]
             rows.append(
                 Row(
                     **name,
                     tested=sides[0][0],
                     reference=sides[1][0],
-                    void=len(void),
+                    void=len(voided),
                     repeats=len(repeats),
                     again=sum(round(run.metrics.get(MADE_AGAIN, 0)) for run in repeats),
-                    reasons=list(dict.fromkeys(why for some in void for why in some)),
+                    reasons=list(dict.fromkeys(why for some in voided for why in some)),
                     info=law,
                     names=names,
                 )

@@ -74,7 +74,7 @@ impl PiGoals {
     pub fn note(&self, point: &OperatingPoint) -> String {
         format!(
             "The zero of the PI controller cancels TCP's pole at 2N/(R²C) = {:.4} rad/s, and the \
-             gain puts the crossover at {:.4} rad/s, before sampling and averaging.",
+             gain puts the crossover at {:.4} rad/s, not counting the sampler and any averaging.",
             point.tcp_pole(),
             self.omega_g(point)
         )

@@ -116,7 +116,8 @@ impl PieGoals {
     pub fn note(&self, point: &OperatingPoint) -> String {
         format!(
             "The zero of the PI controller cancels TCP's pole at 2N/(R²C) = {:.4} rad/s, and the \
-             gain puts the crossover at {:.4} rad/s, before sampling and the delay's own delay.",
+             gain puts the crossover at {:.4} rad/s, not counting the sampler and the age of the \
+             delay that the law sees.",
             point.tcp_pole(),
             self.crossover / point.rtt_s
         )

@@ -340,15 +340,19 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
         let l4s = ecn == EcnChoice::L4s;
         for (namespace, ask) in [
             (group.source_namespace(), ecn != EcnChoice::Off),
-            (group.sink_namespace(), false),
+            (
+                group.sink_namespace(),
+                group.only_flow.is_some() && ecn != EcnChoice::Off,
+            ),
         ] {
             enter(&namespace)?;
             sys::set_offloads("e0", settings.offloads)?;
             let set = |name: &str, value: &str| {
                 set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
             };
-            // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0).
-            let passive = namespace.starts_with('d');
+            // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0). Of programs
+            // either end may be the active one.
+            let passive = namespace.starts_with('d') && group.only_flow.is_none();
             set(
                 "tcp_ecn",
                 if passive {

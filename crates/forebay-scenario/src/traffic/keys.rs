@@ -222,9 +222,9 @@ params! {
 }
 
 params! {
-    /// Keys of programs of yours, which run on a real kernel (`--engine kernel`) as they are: each
-    /// flow has a client, and a server if one is named; what the server sends crosses the
-    /// bottleneck, as over `forebay link`. Both are words of a shell, run in the scenario's folder;
+    /// Keys of programs of yours, which run on a real kernel as they are: in virtual time with
+    /// `--engine kernel`, in real time with `--engine link`. Each flow has a client, and a server
+    /// if one is named, on hosts of their own; what the server sends crosses the bottleneck. Both are words of a shell, run in the scenario's folder;
     /// `$FOREBAY_SERVER` and `$FOREBAY_CLIENT` are their addresses. The server starts with the run,
     /// the client at `start`; what still runs at `stop`, or at the end, is stopped.
     pub struct ProgramKeys {
