@@ -19,8 +19,9 @@ import math
 import os
 import re
 import shlex
-import statistics
 import shutil
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native
-from forebay.kernel import attachments, programs, records
+from forebay.kernel import attachments, programs, records, tcx
 from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
@@ -284,6 +285,7 @@ def traces(mine: list[str]) -> str:
     return "\n".join(
         [
             *(one for one in mine if one in there),
+            *(map(str, tcx.attached(socket.if_nametoindex("eth0"))) if tcx.offered() else ()),
             sh(f"""
             tc qdisc show dev eth0; tc filter show dev eth0 egress
             find /run/forebay -name "*@{records.namespace()}*" 2> /dev/null || true

@@ -3,15 +3,15 @@ each ten seconds, whether its clock lost a tick, what memory the kernel has, and
 
     sudo python -m bench.attach_soak bench/attach_soak.toml
 
-A clock that is late runs the ticks that it missed, eight at most; then it starts anew, from where it
-is. So it has lost none if its next tick is a whole number of intervals after its start. Memory of
-the kernel is the machine's, with whatever else runs there. Fails where `detach` leaves something.
+A clock that is late runs the ticks that it missed, eight at most; then it starts anew, from where
+it is. So it has lost none if its next tick is a whole number of intervals after its start. Memory
+of the kernel is the machine's, with whatever else runs there. Fails where `detach` leaves
+something.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -96,9 +96,7 @@ def told(link: Case, looks: list[Look]) -> list[str]:
         attach.between(a.counts, b.counts, b.time_s - a.time_s, link.packet_bytes)
         for a, b in pairwise(looks)
     ]
-    whole = attach.between(
-        first.counts, last.counts, last.time_s - first.time_s, link.packet_bytes
-    )
+    whole = attach.between(first.counts, last.counts, last.time_s - first.time_s, link.packet_bytes)
     packet_s = 8 * link.packet_bytes / link.rate_bps
     means = [one.delay_s / packet_s for one in windows]
     interval_ns = round(
@@ -110,17 +108,13 @@ def told(link: Case, looks: list[Look]) -> list[str]:
         f"backlog: {whole.delay_s / packet_s:.1f} ± {whole.deviation_s / packet_s:.1f} packets",
         f"means of {LOOK_S:g} s: {min(means):.1f} to {max(means):.1f}, "
         f"median {statistics.median(means):.1f}",
-        f"utilisation: {100 * whole.utilisation:.2f} %, "
-        f"signals: {100 * whole.signals:.3f} %",
+        f"utilisation: {100 * whole.utilisation:.2f} %, signals: {100 * whole.signals:.3f} %",
         f"clock: late {whole.late_mean_s * 1e6:.0f} us on average, {whole.late_max_s * 1e3:.1f} ms "
         f"at most; {ticks} ticks, "
         + ("none lost" if off == 0 else "some lost")
         + f", in {last.turns} turns",
         f"the law's memory: {first.own_bytes} to {last.own_bytes} bytes",
-        *(
-            f"{name}: {first.memory_kb[name]} to {last.memory_kb[name]} kB"
-            for name in MEMORY
-        ),
+        *(f"{name}: {first.memory_kb[name]} to {last.memory_kb[name]} kB" for name in MEMORY),
         "nothing left after detach",
     ]
 
@@ -137,9 +131,7 @@ def main() -> int:
     tag = f"fs{os.getpid()}"
     words = ["nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach_soak"]
     with attach.namespaces(link, tag, large=False):
-        done = subprocess.run(
-            [*words, *sys.argv[1:]], check=False, env=os.environ | {INSIDE: tag}
-        )
+        done = subprocess.run([*words, *sys.argv[1:]], check=False, env=os.environ | {INSIDE: tag})
     return done.returncode
 
 

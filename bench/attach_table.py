@@ -1,8 +1,8 @@
 """Laws at the points of a study: simulated, in user space, and in a kernel. `make reality-attached`
 makes docs/reality-attached.md of it.
 
-    python -m bench.attach_table experiments/reality/attached.toml --runs experiments/reality/attached.csv \\
-        --page docs/reality-attached.md
+    python -m bench.attach_table experiments/reality/attached.toml \\
+        --runs experiments/reality/attached.csv --page docs/reality-attached.md
 
 Each law at each point runs on `--engine kernel`, where Linux's TCP meets the law in user space, and
 attached to a device of a virtual machine, as `bench.attach` has it: both in virtual time, so that a
@@ -17,7 +17,6 @@ import csv
 import itertools
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ import tomlkit
 
 import forebay
 from bench import attach
+from forebay.pages.tables import markdown_table
 from forebay.runs.engine import KERNEL, PACKETS
 from forebay.scenarios.builder import typed
 from forebay.studies.points import Points
@@ -219,6 +219,149 @@ def make(found: Sequence[Place], runs: Path, out: Path) -> None:
                 write(runs, in_a_kernel(place, missing, out))
 
 
+#: What the page has of each run, as `tools.reality` judges it, with what each side is called.
+SIDES = {PACKETS.name: "simulated", KERNEL: "user space", ATTACHED: "attached"}
+SEEDS = 10
+
+
+def simulated(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the cells that have been attached."""
+    wanted = {_cell(row) for row in rows if row["engine"] == ATTACHED}
+    made: list[dict[str, Any]] = []
+    for place in found:
+        laws = [law for law in place.laws if _cell(place.row(ATTACHED, law)) in wanted]
+        if laws:
+            made += of_engine(place, laws, PACKETS.name, SEEDS)
+    return made
+
+
+def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in AXES)
+
+
+def _frame(rows: Sequence[dict[str, Any]], engine: str) -> pl.DataFrame:
+    return pl.DataFrame([row for row in rows if row["engine"] == engine]).drop("engine")
+
+
+def page(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> str:
+    rows = [*rows, *simulated(found, rows)]
+    frames = {engine: _frame(rows, engine) for engine in SIDES}
+    attached = frames[ATTACHED]
+    pairs = [
+        (one, other, reality.verdicts(frames[one], frames[other]))
+        for one, other in itertools.combinations(SIDES, 2)
+    ]
+    predicted = pairs[1][2]
+    cells = sum(len(place.laws) for place in found)
+    heads = [*AXES.values(), *(figure.title for figure in FIGURES), "beyond"]
+    use = [row["utilisation"] for row in rows if row["engine"] == ATTACHED]
+    return f"""\
+# Laws in a kernel, beside the simulator
+
+```sh
+make reality-attached
+```
+
+writes this page. A law on a link is run three times. *Simulated*: `--engine packets`, the mean of
+{SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
+packets the same law in Rust judges ([real-kernel.md](real-kernel.md)); of RED and adaptive RED it
+is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
+in qemu, the law in fixed point before tbf ([kernel.md](kernel.md)). The last two are one run each,
+in virtual time, so that a busy host makes none void, and are kept in
+[attached.csv](../experiments/reality/attached.csv). One guest cannot serve both: User-mode Linux
+has neither the types (BTF) nor the compiler of BPF that a law of `attach` needs.
+
+[attached.toml](../experiments/reality/attached.toml) has {len(found)} links with their loads, and
+{cells} cells with a law each, of which {len(attached)} have been attached so far. Any two values of
+law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
+is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+
+A figure agrees if it is within {_limits()}
+of the other's. *Proven* is a miss beyond the 95 % interval of one further simulated run.
+
+## What agrees
+
+{_agreement(pairs)}
+{sum(it >= 0.95 for it in use)} of {len(use)} attached runs send at 95 % of the link's rate and
+more; {_rest(frames)}
+
+## Cells
+
+Simulated · user space · attached.
+
+{markdown_table(heads, _rows(frames, predicted))}"""
+
+
+def _limits() -> str:
+    delay, deviation, signals, use = FIGURES
+    return (
+        f"{100 * delay.share:g} % or {1e3 * delay.least:g} ms of mean delay, "
+        f"{100 * deviation.share:g} % of the deviation (or {deviation.least:g} packets) and of the "
+        f"share of signals (or {100 * signals.least:g} %), and {100 * use.least:g} points of "
+        "utilisation"
+    )
+
+
+def _rest(frames: dict[str, pl.DataFrame]) -> str:
+    """What of the links that are not full the simulator says."""
+    told = frames[PACKETS.name].group_by(AXES).agg(pl.col("utilisation").mean().alias("told"))
+    short = frames[ATTACHED].join(told, on=list(AXES)).filter(pl.col("utilisation") < 0.95)
+    laws = ", ".join(dict.fromkeys(short["law"].to_list())) or "none"
+    full = short.filter(pl.col("told") >= 0.95).height
+    return (
+        f"the others are of {laws}, and simulated {short.height - full} of them are below it, too."
+    )
+
+
+def _agreement(pairs: Sequence[tuple[str, str, list[Verdict]]]) -> str:
+    rows = [
+        [
+            f"{SIDES[one]}, {SIDES[other]}",
+            *(_share([it for it in verdicts if it.figure is figure]) for figure in FIGURES),
+            str(sum(it.proven for it in verdicts)),
+        ]
+        for one, other, verdicts in pairs
+    ]
+    return markdown_table(["", *(figure.title for figure in FIGURES), "proven misses"], rows)
+
+
+def _share(verdicts: Sequence[Verdict]) -> str:
+    return f"{sum(it.agrees for it in verdicts)} of {len(verdicts)}"
+
+
+def _rows(frames: dict[str, pl.DataFrame], verdicts: Sequence[Verdict]) -> Iterator[list[str]]:
+    """Of each attached run, with what the simulator did not say."""
+    by_engine = {
+        engine: {
+            _cell(dict(zip(AXES, key, strict=True))): runs
+            for key, runs in frame.partition_by(list(AXES), as_dict=True).items()
+        }
+        for engine, frame in frames.items()
+    }
+    per_cell = len(FIGURES)
+    for number, key in enumerate(by_engine[ATTACHED]):
+        mine = verdicts[per_cell * number : per_cell * (number + 1)]
+        shown = [
+            " · ".join(_shown(figure, by_engine[engine].get(key)) for engine in SIDES)
+            for figure in FIGURES
+        ]
+        beyond = [
+            f"**{it.figure.title.partition(' (')[0]}**"
+            if it.proven
+            else it.figure.title.partition(" (")[0]
+            for it in mine
+            if not it.agrees
+        ]
+        yield [*mine[0].cell.values(), *shown, ", ".join(beyond)]
+
+
+def _shown(figure: Figure, runs: pl.DataFrame | None) -> str:
+    if runs is None:
+        return "–"
+    values = figure.values(runs)
+    return f"{figure.scale * sum(values) / len(values):.{figure.digits}f}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("study", type=Path)
@@ -231,6 +374,8 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     if not given.only_page:
         make(found, given.runs, given.out)
+    if given.page:
+        given.page.write_text(page(found, read(given.runs)))
     return 0
 
 

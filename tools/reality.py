@@ -106,7 +106,7 @@ def verdicts(packets: pl.DataFrame, kernel: pl.DataFrame) -> list[Verdict]:
             values = figure.values(ours[key])
             difference, half_width = difference_and_interval(values, linux)
             if len(linux) == 1:
-                half_width = _of_one_more(values)
+                half_width = _of_one_more(values) if len(values) > 1 else math.inf
             found.append(Verdict(figure, cell, mean, difference, half_width))
     return found
 
