@@ -308,13 +308,13 @@ def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
             if link.step.rate is not None:
                 attachments.change("eth0", {"rate": link.step.rate})
         _sleep_until(began_s + link.measure_s[0] - link.start_s)
-        first, first_s = seen("eth0"), time.monotonic()
+        first_s, first = time.monotonic(), seen("eth0")
         looks = [first]
         while link.step is not None and time.monotonic() + LOOK_S < began_s + length_s:
             _sleep_until(first_s + LOOK_S * len(looks))
             looks.append(seen("eth0"))
         _sleep_until(began_s + length_s)
-        last, last_s = seen("eth0"), time.monotonic()
+        last_s, last = time.monotonic(), seen("eth0")
     packet_s = 8 * link.packet_bytes / last.rate_bps
     looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
     return (

@@ -18,7 +18,7 @@ import itertools
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -87,23 +87,29 @@ def places(path: Path) -> list[Place]:
     points = Points(path)
     found = []
     for number in range(len(points)):
-        tables = tomllib.loads(points.text)
-        del tables["sweep"]
-        for key, value in zip(points.keys, points.sweep.row(number), strict=True):
-            table, *rest = key.split(".")
-            if table == "traffic":
-                tables["traffic"][int(rest[0])][rest[1]] = value
-            elif table == "law":
-                next(law for law in tables["law"] if law["kind"] == rest[0])[rest[1]] = value
-            elif rest:
-                tables[table][rest[0]] = value
-            else:
-                tables[table] = value
+        tables = at(points.text, dict(zip(points.keys, points.sweep.row(number), strict=True)))
         for law, params in points.gains.of_point(number):
             del tables["law"][law]["gains"]
             tables["law"][law] |= {key: _typed(value) for key, value in params}
         found.append(Place(number, tables))
     return found
+
+
+def at(study: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The study's tables at one point, by what that sets."""
+    tables = tomllib.loads(study)
+    del tables["sweep"]
+    for key, value in row.items():
+        table, *rest = key.split(".")
+        if table == "traffic":
+            tables["traffic"][int(rest[0])][rest[1]] = value
+        elif table == "law":
+            next(law for law in tables["law"] if law["kind"] == rest[0])[rest[1]] = value
+        elif rest:
+            tables[table][rest[0]] = value
+        else:
+            tables[table] = value
+    return tables
 
 
 def _typed(value: Any) -> Any:
@@ -116,12 +122,12 @@ def order(found: Sequence[Place]) -> Iterator[tuple[Place, list[str]]]:
     for first in range(0, len(found), 8):
         for whole in (False, True):
             for place in found[first : first + 8]:
-                rtt, at = divmod(place.number - first, 2)
+                rtt, second = divmod(place.number - first, 2)
                 # A function of the round trip that is neither constant nor any column of the sweep.
                 half = [
                     law
                     for number, law in enumerate(place.laws)
-                    if at == ((rtt == number % 4) ^ (number // 4 % 2))
+                    if second == ((rtt == number % 4) ^ (number // 4 % 2))
                 ]
                 yield place, [law for law in place.laws if (law in half) != whole]
 
@@ -304,7 +310,7 @@ def _limits() -> str:
 
 def _rest(frames: dict[str, pl.DataFrame]) -> str:
     """What of the links that are not full the simulator says."""
-    told = frames[PACKETS.name].group_by(AXES).agg(pl.col("utilisation").mean().alias("told"))
+    told = frames[PACKETS.name].group_by(list(AXES)).agg(pl.col("utilisation").mean().alias("told"))
     short = frames[ATTACHED].join(told, on=list(AXES)).filter(pl.col("utilisation") < 0.95)
     laws = ", ".join(dict.fromkeys(short["law"].to_list())) or "none"
     full = short.filter(pl.col("told") >= 0.95).height

@@ -154,7 +154,7 @@ and with ECN, drawn once so that every pair of values occurs.{_left(cells, plann
 A figure agrees if the means are within {_limits()}.
 *Proven* is a miss whose whole 95 % interval is outside, {_test(seeds[1])}; any other may be the
 chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
-itself.
+itself, and [laws in a kernel](reality-attached.md) have a page of their own.
 
 ## What agrees
 
