@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-realtime atlas docs gallery site wheel clean help
+.PHONY: run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -44,6 +44,7 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality.md: every law simulated and on real Linux (an hour or two)"
 	@echo "make reality-page  the same page from what Linux did when it was last measured (15 min)"
+	@echo "make reality-attached  docs/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
 	@echo "make reality-realtime  docs/reality-*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
 	@echo "make api       docs/api/: the public names of Python and of each crate"
@@ -195,6 +196,11 @@ reality-page: $(STAMPS)/native
 	  --out results/reality-packets
 	$(BIN)/python -m tools.reality page results/reality-packets/frame.parquet \
 	  experiments/reality/kernel.csv --out docs/reality.md
+
+# Goes on where it was stopped; about a minute and a half of a core for each cell.
+reality-attached: guests machine
+	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m bench.attach_table \
+	  experiments/reality/attached.toml --runs experiments/reality/attached.csv --page docs/reality-attached.md
 
 reality-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \

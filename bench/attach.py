@@ -7,7 +7,8 @@ A scenario of one group of long flows is simulated, and run by iperf3 through th
 namespaces, with the law on the router's device. A run in real time is void where the law's clock
 was late by more than a millisecond on average or 50 ms once: the machine was busy. One `[[at]]`
 may change the rate or the number of flows, after which the queue's settling is measured. Needs
-iperf3, and netem for an RTT above the path's own, 0.1 ms.
+iperf3, and netem for an RTT above the path's own, 0.1 ms. `bench.attach_table` runs the points of
+a sweep.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import math
 import os
 import re
 import shlex
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,17 +32,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-import forebay
 from forebay import _native
-from forebay.kernel import attachments, records
+from forebay.kernel import attachments, programs, records, tcx
 from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
 from tools.routed_path import RECEIVER, routed_path, sh
+
+if TYPE_CHECKING:
+    import forebay
 
 #: Of the issue: the mean delay within a share or a time, the others within a share.
 DELAY_SHARE, DELAY_S, OTHER_SHARE = 0.05, 0.5e-3, 0.1
@@ -55,6 +58,8 @@ PATH_S, PATH_RTT = 100e-6, "100us"
 LOOK_S = 0.5
 PORT = 5201
 INSIDE = "FOREBAY_BENCH_INSIDE"
+#: Laws that are compiled already: a compiler in a virtual machine takes longer than the traffic.
+BUILT = "FOREBAY_BENCH_BUILT"
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,8 @@ def case(path: Path, sets: list[str]) -> Case:
 
 def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
     """By law, a run each."""
+    import forebay  # not in a virtual machine, where it takes seconds
+
     made: dict[str, list[Measured]] = {}
     link = case(given.scenario, given.set)
     # As the namespaces are: AVQ's queue is twice as long at 0.1 ms as at 1 ms.
@@ -173,6 +180,8 @@ def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
 
 
 def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> list[float]:
+    import polars as pl
+
     begin_s, end_s = link.measure_s
     looks = (
         out.samples.filter(
@@ -259,6 +268,7 @@ def traces(mine: list[str]) -> str:
     return "\n".join(
         [
             *(one for one in mine if one in there),
+            *(map(str, tcx.attached(socket.if_nametoindex("eth0"))) if tcx.offered() else ()),
             sh(f"""
             tc qdisc show dev eth0; tc filter show dev eth0 egress
             find /run/forebay -name "*@{records.namespace()}*" 2> /dev/null || true
@@ -281,13 +291,13 @@ def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
             if link.step.rate is not None:
                 attachments.change("eth0", {"rate": link.step.rate})
         _sleep_until(began_s + link.measure_s[0] - link.start_s)
-        first, first_s = seen("eth0"), time.monotonic()
+        first_s, first = time.monotonic(), seen("eth0")
         looks = [first]
         while link.step is not None and time.monotonic() + LOOK_S < began_s + length_s:
             _sleep_until(first_s + LOOK_S * len(looks))
             looks.append(seen("eth0"))
         _sleep_until(began_s + length_s)
-        last, last_s = seen("eth0"), time.monotonic()
+        last_s, last = time.monotonic(), seen("eth0")
     packet_s = 8 * link.packet_bytes / last.rate_bps
     looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
     return (
@@ -298,12 +308,13 @@ def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
 
 @contextmanager
 def traffic(link: Case, tag: str, length_s: float, flows: int, port: int = PORT) -> Iterator[float]:
-    """So many flows, for so long at most; gives when they began. Raises `RuntimeError` where they
-    ended by themselves."""
+    """So many flows, for so long at most; gives when the first began to send, which iperf3 does
+    when all have connected, one after the other. Raises `RuntimeError` where they ended by
+    themselves."""
     ends = [["nsenter", f"--net=/run/netns/{name}{tag}", "iperf3"] for name in "ds"]
     server = subprocess.Popen([*ends[0], "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL)
     time.sleep(link.start_s)
-    began_s = time.monotonic()
+    before = _sent_bytes()
     client = subprocess.Popen(
         [
             *(*ends[1], "-c", RECEIVER, "-P", str(flows), "-C", link.tcp),
@@ -313,13 +324,22 @@ def traffic(link: Case, tag: str, length_s: float, flows: int, port: int = PORT)
         stdout=subprocess.DEVNULL,
     )
     try:
-        yield began_s
+        # Connecting takes some 300 bytes a flow, and an initial window is 15,000.
+        while _sent_bytes() < before + 1000 * flows and client.poll() is None:
+            time.sleep(0.01)
+        yield time.monotonic()
         if client.poll() is not None:
             raise RuntimeError("iperf3 ended before the measurement did")
     finally:
         for process in (client, server):
             process.kill()
             process.wait()
+
+
+def _sent_bytes() -> int:
+    """By the router to the receiver, since its device is there."""
+    (eth0,) = re.findall(r"^ *eth0:(.*)", Path("/proc/net/dev").read_text(), re.MULTILINE)
+    return int(eth0.split()[8])
 
 
 def _sleep_until(then_s: float) -> None:
@@ -357,9 +377,12 @@ def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int)
 def inside(path: Path, given: argparse.Namespace) -> None:
     """In the router's namespace: each law in turn, a line of JSON each."""
     link, tag = case(path, given.set), os.environ[INSIDE]
+    if BUILT in os.environ:
+        built = Path(os.environ[BUILT])
+        programs.compile_law = lambda law, into, *_: Path(shutil.copy(built / f"{law}.o", into))
     # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
     with traffic(link, tag, 10.0, link.flows):
-        time.sleep(2)
+        time.sleep(0.2)
     for law in link.laws:
         if given.law and law["kind"] not in given.law:
             continue
@@ -399,6 +422,11 @@ def virtual(given: argparse.Namespace) -> str:
     command = shlex.join([sys.executable, "-m", "bench.attach", *words, "--raw"])
     given.out.mkdir(parents=True, exist_ok=True)
     log = given.out / (re.sub(r"[^\w.=-]+", "_", "_".join(words)) + ".log")
+    if given.front == programs.CLASSIFIER:
+        (given.out / "built").mkdir(exist_ok=True)
+        for law in case(given.scenario, given.set).laws:
+            programs.compile_law(law["kind"], given.out / "built", given.front, "")
+        command = f"{BUILT}=$OUT/built {command}"
     try:
         virtual_machine.run(f"{command} > $OUT/{log.name} 2>&1", given.limit, given.out)
     finally:

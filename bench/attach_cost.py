@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.attach import Case, case, sh
-from forebay.kernel import attachments, devices, records
+from forebay.kernel import attachments, devices, records, tcx
 
 #: Ethernet, IPv4 and UDP take 42 of the 64.
 PAYLOAD_BYTES = 22
@@ -102,17 +102,24 @@ def without(
     pinned = attached.pinned.with_name("empty")
     if empty:
         records.mount()
-        sh(f"""
-            bpftool prog load {folder}/empty.o {pinned} type tc
-            tc qdisc add dev law clsact
-            tc filter add dev law egress bpf direct-action pinned {pinned}
-        """)
+        sh(f"bpftool prog load {folder}/empty.o {pinned} type tc")
+        if tcx.offered():
+            tcx.attach(attached.ifindex, pinned)
+        else:
+            sh(f"""
+                tc qdisc add dev law clsact
+                tc filter add dev law egress bpf direct-action pinned {pinned}
+            """)
     try:
         return turns_ns(turns, folder)
     finally:
         sh("tc qdisc del dev law root")
         if empty:
-            sh(f"tc qdisc del dev law clsact; rm {pinned}")
+            if tcx.offered():
+                tcx.detach(attached.ifindex, pinned)
+            else:
+                sh("tc qdisc del dev law clsact")
+            pinned.unlink()
             records.tidy()
 
 

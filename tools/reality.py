@@ -110,7 +110,7 @@ def verdicts(packets: pl.DataFrame, kernel: pl.DataFrame) -> list[Verdict]:
             values = figure.values(ours[key])
             difference, half_width = difference_and_interval(values, linux)
             if len(linux) == 1:
-                half_width = _of_one_more(values)
+                half_width = _of_one_more(values) if len(values) > 1 else math.inf
             found.append(Verdict(figure, cell, mean, difference, half_width))
     return found
 
@@ -158,7 +158,7 @@ and with ECN, drawn once so that every pair of values occurs.{_left(cells, plann
 A figure agrees if the means are within {_limits()}.
 *Proven* is a miss whose whole 95 % interval is outside, {_test(seeds[1])}; any other may be the
 chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
-itself.
+itself, and [laws in a kernel](reality-attached.md) have a page of their own.
 
 ## What agrees
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import tomllib
 from pathlib import Path
 
-from bench import attach
+from bench import attach, attach_table
 
 SCENARIO = Path(attach.__file__).with_name("attach.toml")
+TABLE = SCENARIO.parents[1] / "experiments" / "reality" / "attached.csv"
 
 
 def runs(rtt: str) -> list[attach.Measured]:
@@ -36,3 +39,34 @@ def test_a_rate_step_is_simulated_at_the_new_rate() -> None:
     # 50 packets of 1500 bytes at 7.5 Mbit/s.
     assert 0.9 * 80e-3 < pi.delay_s < 1.1 * 80e-3
     assert pi.settling_s is not None
+
+
+def at_points() -> list[attach_table.Place]:
+    """The study of docs/reality-attached.md, without designs."""
+    study = TABLE.with_suffix(".toml").read_text()
+    ((keys, rows),) = tomllib.loads(study)["sweep"].items()
+    sets = [dict(zip(keys.split(", "), row, strict=True)) for row in rows]
+    return [attach_table.Place(n, attach_table.at(study, row)) for n, row in enumerate(sets)]
+
+
+def test_the_first_runs_have_every_pair_of_values() -> None:
+    found = at_points()
+    for first in (0, 16):
+        groups = list(attach_table.order(found))[first : first + 8]
+        cells = [(law, *place.axes.values()) for place, laws in groups for law in laws]
+        assert len(cells) == 32
+        for one, other in itertools.combinations(zip(*cells, strict=True), 2):
+            assert len(set(zip(one, other, strict=True))) == len(set(one)) * len(set(other))
+    whole = [(place.number, law) for place, laws in attach_table.order(found) for law in laws]
+    assert len(whole) == len(set(whole)) == 8 * 16
+
+
+def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
+    cells = {tuple(place.row("", law).values()) for place in at_points() for law in place.laws}
+    rows = attach_table.read(TABLE)
+    measured = {tuple({**row, "engine": ""}[key] for key in attach_table.KEY) for row in rows}
+    assert measured and measured <= cells
+    attached = [row for row in rows if row["engine"] == attach_table.ATTACHED]
+    page = TABLE.parents[2] / "docs" / "reality-attached.md"
+    lines = page.read_text().split("## Cells")[1].splitlines()
+    assert sum(line.startswith("| ") for line in lines) == len(attached) + 2

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from forebay.base import registries
-from forebay.kernel import programs, records
+from forebay.kernel import programs, records, tcx
 from tools.routed_path import RECEIVER, routed_path
 from tools.routed_path import sh as shell
 
@@ -78,6 +78,17 @@ class Path3:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def programs(self) -> list[int]:
+        """At the egress of `eth0`, by tcx."""
+        if not tcx.offered():
+            return []
+        words = "import socket; from forebay.kernel import tcx; "
+        words += "print(tcx.attached(socket.if_nametoindex('eth0')))"
+        done = self.run(sys.executable, "-c", words)
+        assert done.returncode == 0, done.stderr
+        found: list[int] = json.loads(done.stdout)
+        return found
+
     def stats(self) -> dict[str, Any]:
         found: list[dict[str, Any]] = json.loads(self.did("stats", "eth0", "--json"))
         return found[0]
@@ -122,6 +133,7 @@ def nothing_is_left(path: Path3) -> None:
     if any(one.device == "eth0" and one.law for one in records.everything()):
         path.did("detach", "eth0")
     assert path.run("tc", "filter", "show", "dev", "eth0", "egress").stdout == ""
+    assert not path.programs()
     qdiscs = json.loads(path.run("tc", "-j", "qdisc", "show", "dev", "eth0").stdout)
     assert [one["kind"] for one in qdiscs] == ["noqueue"], qdiscs
 
@@ -244,11 +256,10 @@ def test_what_was_there_comes_back(router: Path3) -> None:
 def test_a_dry_run_is_what_is_done(router: Path3) -> None:
     wanted = ["attach", "eth0", "pi", "--rate", "15Mbit/s"]
     lines = router.did(*wanted, "--dry-run").splitlines()
-    assert [line.split()[:3] for line in lines] == [
-        ["tc", "qdisc", "replace"],
-        ["tc", "qdisc", "add"],
-        ["tc", "filter", "add"],
-    ]
+    stands = [["bpftool", "net", "attach"]]
+    if not tcx.offered():
+        stands = [["tc", "qdisc", "add"], ["tc", "filter", "add"]]
+    assert [line.split()[:3] for line in lines] == [["tc", "qdisc", "replace"], *stands]
     assert not records.ATTACHED.exists()
 
 
@@ -305,6 +316,95 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
     router.did("detach", "eth0")
     assert not records.RUN.exists()
     sh(f"ip -n r{router.tag} link set eth0 up")
+
+
+def test_before_linux_6_6_a_filter_of_clsact_does_the_same(router: Path3) -> None:
+    """As if this kernel had no tcx."""
+    words = "from forebay.kernel import tcx; tcx.offered = lambda: False; "
+    words += "from forebay.cli.main import main; main()"
+    done = router.run(
+        *(sys.executable, "-c", words, "attach", "eth0", "pi", "--rate", "15Mbit/s"),
+        *("--set", "target=50p", "--design", "flows=10,rtt=20ms"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bpf" in router.run("tc", "filter", "show", "dev", "eth0", "egress").stdout
+    assert not router.programs()
+    router.traffic(seconds=6)
+    seen = router.stats()
+    assert seen["drops"] > 5 and seen["queue_mean_pkts"] > 10, seen
+
+
+@pytest.mark.skipif(not tcx.offered(), reason="needs tcx (Linux 6.6)")
+def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
+    """A law stands behind them, and goes without them."""
+    folder = tmp_path / "other"
+    sh(f"mount -t bpf bpf {tmp_path}")
+    load = f"""
+        folder=$(mktemp -d)
+        echo '__attribute__((section("tc"))) int other(void *packet) {{ return -1; }}' > $folder/a.c
+        clang -O2 -g -target bpf -c -o $folder/a.o $folder/a.c
+        bpftool prog load $folder/a.o {folder} type tc; rm -r $folder
+    """
+    try:
+        sh(load)
+        words = "import socket; from pathlib import Path; from forebay.kernel import tcx; "
+        words += f"tcx.attach(socket.if_nametoindex('eth0'), Path('{folder}'))"
+        assert router.run(sys.executable, "-c", words).returncode == 0
+        others = router.programs()
+        router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
+        both = router.programs()
+        assert both[:-1] == others and len(both) == 2
+        router.run("ping", "-c", "3", "-i", "0.05", "10.9.2.2", name="s")
+        assert router.stats()["packets"] >= 3
+        router.did("detach", "eth0")
+        assert router.programs() == others
+        assert router.run(sys.executable, "-c", words.replace(".attach", ".detach")).returncode == 0
+    finally:
+        sh(f"umount {tmp_path}")
+
+
+def test_what_was_killed_on_its_way_is_removed(router: Path3) -> None:
+    """At any moment of attaching: `detach` gives everything back, or nothing was done."""
+    before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
+    statuses = set()
+    for wait_s in (0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0):
+        command = subprocess.Popen(
+            [
+                *(*router.inside("r"), sys.executable, "-m", "forebay.cli"),
+                *("attach", "eth0", "pi", "--rate", "15Mbit/s"),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        time.sleep(wait_s)
+        command.kill()
+        command.wait()
+        # Programs that it called end by themselves.
+        time.sleep(1)
+        done = router.forebay("detach", "eth0")
+        statuses.add(done.returncode)
+        assert done.returncode == 0 or "a device with a law" in done.stderr, done.stderr
+        assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+        assert not router.programs()
+        nothing_stays()
+    assert 0 in statuses
+
+
+def test_a_kernel_without_types_is_told() -> None:
+    """As User-mode Linux is, and any without BTF."""
+    done = subprocess.run(
+        [
+            *("unshare", "--mount", "sh", "-c"),
+            'mount -t tmpfs none /sys/kernel/btf && exec "$@"',
+            *("sh", sys.executable, "-m", "forebay.cli"),
+            *("attach", "lo", "pi", "--rate", "15Mbit/s"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "without its types (/sys/kernel/btf/vmlinux), allowed: 6.4" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_who_may_not_is_told_what_is_missing() -> None:

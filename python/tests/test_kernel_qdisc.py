@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -96,19 +97,22 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
 
 @pytest.mark.kernel
 @in_a_machine
-def test_the_verifier_takes_every_law_in_a_qdisc(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
+def test_the_verifier_takes_every_law(tmp_path: Path) -> None:
+    """Of another kernel than this machine's; in a qdisc, and in a classifier."""
+    folder = tmp_path
     laws = [law for law in registries.laws() if programs.has_header(law)]
     for number, law in enumerate(laws):
         built = programs.compile_law(law, folder, programs.QDISC, f"fb_{number}")
         built.rename(folder / f"fb_{number}")
+        programs.compile_law(law, folder, programs.CLASSIFIER, "")
     done = virtual_machine.run(
         f"""
         for number in $(seq 0 {len(laws) - 1}); do
             bpftool struct_ops register $OUT/fb_$number && bpftool struct_ops unregister \
                 name fb_$number || echo @failed $number
+        done
+        for law in {" ".join(laws)}; do
+            bpftool prog load $OUT/$law.o /sys/fs/bpf/$law type tc && echo @loaded $law
         done
         """,
         out=folder,
@@ -116,6 +120,7 @@ def test_the_verifier_takes_every_law_in_a_qdisc(tmp_path: object) -> None:
     failed = [laws[int(number)] for number in re.findall(r"@failed (\d+)", done.said)]
     assert not failed, done.said[-3000:]
     assert done.said.count("Unregistered Qdisc_ops fb_") == len(laws)
+    assert re.findall(r"@loaded (\S+)", done.said) == laws
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -139,4 +144,4 @@ def test_a_kernel_without_qdiscs_of_bpf_is_told() -> None:
     else:
         assert status == 2 and "allowed: 6.16 and later" in text and text.count("\n") == 1
     status, text = said("--front", "classifier")
-    assert status == 0 and "filter add" in text
+    assert status == 0 and ("net attach tcx_egress" in text or "filter add" in text)

@@ -51,7 +51,12 @@ SECTIONS: dict[str, list[str]] = {
         *("docs/atlas.md", "docs/papers.md", "docs/replay.md", "docs/rfc7928.md"),
         "docs/fidelity.md",
         *("docs/fidelity-linux.md", "docs/differences.md", "docs/reality.md"),
-        *("docs/reality-realtime.md", "docs/reality-modern.md", "experiments/"),
+        *(
+            "docs/reality-realtime.md",
+            "docs/reality-attached.md",
+            "docs/reality-modern.md",
+            "experiments/",
+        ),
     ],
     "Inside": ["ARCHITECTURE.md", "docs/decisions/", "CHANGELOG.md"],
 }

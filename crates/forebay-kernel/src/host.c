@@ -20,6 +20,9 @@ static void tick(const void *config, void *state, const struct fb_queue *queue)
 static int arrival(const void *config, void *state, const struct fb_queue *queue,
 		   const struct fb_packet *packet)
 {
+#ifdef LAW_AVERAGE
+	law_averages(config, state, queue, packet);
+#endif
 	return law_arrival(config, state, queue, packet);
 }
 

@@ -75,8 +75,8 @@ def attach(
     for note in done.notes:
         print(note)
     if dry_run:
-        for words, _ in done.commands:
-            print(shlex.join(words))
+        for step in done.steps:
+            print(shlex.join(step.words))
         return
     how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
     print(f"{device}: {law} as {how}; `forebay stats {device}`, `forebay detach {device}`")

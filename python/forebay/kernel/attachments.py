@@ -16,7 +16,7 @@ from typing import Any
 import forebay._native as _native
 from forebay._native import LawTwin, ScenarioError
 from forebay.base import quantities, registries
-from forebay.kernel import devices, privileges, programs, records
+from forebay.kernel import devices, privileges, programs, records, tcx
 from forebay.kernel.devices import CHILD, HANDLE, PREFERENCE, Device
 from forebay.kernel.programs import (
     CLASSIFIER,
@@ -45,12 +45,27 @@ ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 
 @dataclass(frozen=True)
+class AttachStep:
+    """A step of attaching, as one would type it."""
+
+    words: list[str]
+    undo: Callable[[], object] | None = None
+    #: What does it, where the program that has these words may be too old.
+    do: Callable[[], object] | None = None
+
+    def run(self) -> None:
+        if self.do is None:
+            call(*self.words)
+        else:
+            self.do()
+
+
+@dataclass(frozen=True)
 class AttachPlan:
     """What would be attached, and the commands that do it."""
 
     attached: Attached
-    #: With what undoes each.
-    commands: list[tuple[list[str], Callable[[], object] | None]]
+    steps: list[AttachStep]
     twin: LawTwin | None
     #: What one should know of it, a line each.
     notes: list[str]
@@ -86,7 +101,7 @@ def plan(
                 f"{device}`; `forebay set {device} KEY=VALUE` changes it"
             )
     made: list[str] = []
-    commands: list[tuple[list[str], Callable[[], object] | None]] = []
+    steps: list[AttachStep] = []
     before = None
     if rate is None:
         if buffer is not None:
@@ -118,7 +133,7 @@ def plan(
         before=before,
     )
     if made:
-        commands.append((shaper(attached, found), partial(devices.restore, device, before)))
+        steps.append(AttachStep(shaper(attached, found), partial(devices.restore, device, before)))
     if twin is None:
         words = _own_qdisc(attached, found)
         if not made:
@@ -127,27 +142,40 @@ def plan(
                 "no queue before a shaper that is there"
             )
         parent = ["parent", f"{HANDLE}1", "handle", CHILD]
-        commands.append((["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()], None))
+        steps.append(
+            AttachStep(["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()])
+        )
         notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
-        return AttachPlan(replace(attached, engine=words.qdisc), commands, None, notes)
+        return AttachPlan(replace(attached, engine=words.qdisc), steps, None, notes)
     if attached.engine == QDISC:
-        return AttachPlan(attached, commands, twin, notes)
+        return AttachPlan(attached, steps, twin, notes)
+    program = attached.pinned / "program"
+    pinned = ["pinned", str(program)]
+    if tcx.offered():
+        made.append("tcx")
+        steps.append(
+            AttachStep(
+                ["bpftool", "net", "attach", "tcx_egress", *pinned, "dev", device],
+                partial(tcx.detach, found.ifindex, program),
+                partial(tcx.attach, found.ifindex, program),
+            )
+        )
+        return AttachPlan(attached, steps, twin, notes)
     if not found.has_clsact:
         made.append("clsact")
-        commands.append(
-            (
+        steps.append(
+            AttachStep(
                 ["tc", "qdisc", "add", "dev", device, "clsact"],
                 partial(call, "tc", "qdisc", "del", "dev", device, "clsact"),
             )
         )
-    program = str(attached.pinned / "program")
-    commands.append(
-        (
-            [*_filter("add", device), "handle", "1", "bpf", "direct-action", "pinned", program],
+    steps.append(
+        AttachStep(
+            [*_filter("add", device), "handle", "1", "bpf", "direct-action", *pinned],
             partial(call, *_filter("del", device)),
         )
     )
-    return AttachPlan(attached, commands, twin, notes)
+    return AttachPlan(attached, steps, twin, notes)
 
 
 @records.alone()
@@ -159,22 +187,24 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
     privileges.need(privileges.NETWORK, "attach")
     wanted = plan(*args, **kwargs)
     attached = wanted.attached
+    if wanted.twin is not None:
+        privileges.need(privileges.LAW, "attach")
+        programs.need("bpftool", "clang")
     with ExitStack() as undo:
         undo.callback(records.tidy)
-        # The folder is the claim: of two commands for one device, one makes it.
         if wanted.twin is not None:
-            privileges.need(privileges.LAW, "attach")
-            programs.need("bpftool", "clang")
             records.mount()
-            _claim(attached)
-            undo.callback(_unload, attached)
-            _load(attached, wanted.twin)
-        for words, back in wanted.commands:
-            call(*words)
-            if back is not None:
-                undo.callback(_quietly, back)
+        # First, so that `detach` removes what a command leaves that is killed on its way.
         undo.callback(attached.file.unlink, missing_ok=True)
         attached.write()
+        if wanted.twin is not None:
+            undo.callback(_unload, attached)
+            attached.pinned.mkdir()
+            _load(attached, wanted.twin)
+        for step in wanted.steps:
+            step.run()
+            if step.undo is not None:
+                undo.callback(_quietly, step.undo)
         undo.pop_all()
     return wanted
 
@@ -183,9 +213,16 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
 def detach(device: str) -> Attached:
     """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
     privileges.need(privileges.NETWORK, "detach")
-    attached = records.attached_to(device)
+    try:
+        attached = records.attached_to(device)
+    except ScenarioError:
+        # Of an `attach` that was killed before it had a record.
+        records.tidy()
+        raise
     if records.exists(attached):
-        if attached.engine == CLASSIFIER:
+        if "tcx" in attached.made:
+            _quietly(partial(tcx.detach, attached.ifindex, attached.pinned / "program"))
+        elif attached.engine == CLASSIFIER:
             _quietly(partial(call, *_filter("del", device)))
         if "clsact" in attached.made and not answer(
             "tc", "-j", "filter", "show", "dev", device, "ingress"
@@ -298,6 +335,8 @@ def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, 
         raise ScenarioError(
             f'--front: found "{wanted}" with {law}, allowed: with a law in fixed point'
         )
+    if twin is not None:
+        programs.need_types()
     if wanted != QDISC and (twin is None or not shapes or programs.offers(*SHAPER)):
         return CLASSIFIER
     if wanted == CLASSIFIER:
@@ -390,16 +429,6 @@ def _designed(
 
 def _filter(verb: str, device: str) -> list[str]:
     return ["tc", "filter", verb, "dev", device, "egress", "protocol", "all", "pref", PREFERENCE]
-
-
-def _claim(attached: Attached) -> None:
-    try:
-        attached.pinned.mkdir()
-    except FileExistsError:
-        raise ScenarioError(
-            f'DEV: found "{attached.device}", to which a law is being attached, allowed: `forebay '
-            f"detach {attached.device}` before"
-        ) from None
 
 
 def _load(attached: Attached, twin: LawTwin) -> None:

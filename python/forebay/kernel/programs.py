@@ -51,6 +51,15 @@ def need(*names: str) -> None:
         )
 
 
+def need_types() -> None:
+    """Raises `ScenarioError` on a kernel that no law of ours can run in, in one line."""
+    if not TYPES.exists():
+        raise ScenarioError(
+            f"attach: found Linux {os.uname().release} without its types ({TYPES}), allowed: 6.4 "
+            "and later with CONFIG_DEBUG_INFO_BTF, which User-mode Linux has not"
+        )
+
+
 def call(*words: str) -> str:
     """What a program prints. Raises `KernelError` with its last line."""
     program = find(words[0])

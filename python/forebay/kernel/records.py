@@ -41,7 +41,7 @@ class Attached:
     ecn: bool
     #: One of `programs.FRONTS`, or the kind of the kernel's own qdisc.
     engine: str
-    #: What was made: "shaper", "clsact".
+    #: What was made: "shaper", "tcx" or "clsact".
     made: list[str] = field(default_factory=list)
     #: The root qdisc that stood there, as tc has it; None for the kernel's default.
     before: dict[str, Any] | None = None

@@ -16,17 +16,22 @@ static __always_inline void law_tick(const struct law_config *config, struct law
 			state->average - config->target);
 }
 
+#define LAW_AVERAGE
+static __always_inline __s64 law_weight(const struct law_config *config, const struct fb_packet *packet)
+{
+	if (config->at_samples)
+		return 0;
+	/* n packets to one queue: 1 − (1 − w)^n. */
+	return packet->segments == 1
+		       ? config->w_q
+		       : FB_ONE - fb_power(FB_ONE - config->w_q, packet->segments);
+}
+
 #define LAW_ARRIVAL
 static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
 				       const struct fb_queue *queue, const struct fb_packet *packet)
 {
-	__s64 length = (__s64)queue->bytes << FB_LENGTH;
-	__u64 i;
-
-	if (!config->at_samples)
-		for (i = 0; i < 64 && i < packet->segments; i++)
-			state->average = fb_toward(state->average, length, config->w_q);
-	if (length <= config->min_th)
+	if ((__s64)queue->bytes << FB_LENGTH <= config->min_th)
 		return FB_PASS;
 	return fb_chance(fb_of_segments(state->p, packet), packet->random) ? FB_MARK : FB_PASS;
 }

@@ -40,7 +40,7 @@ int forebay(struct __sk_buff *ctx)
 		state->qdisc = (__u64)qdisc;
 	if (!state->started)
 		start(state, site, bpf_ktime_get_ns());
-	verdict = arrives(state, site, qdisc, &packet, header(ctx));
+	verdict = arrives(state, site, count, qdisc, &packet, header(ctx));
 	if (verdict == FB_PASS)
 		return TC_ACT_UNSPEC;
 	if (verdict == FB_MARK && site->ecn && bpf_skb_ecn_set_ce(ctx)) {

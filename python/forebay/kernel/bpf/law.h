@@ -7,6 +7,8 @@
  *   LAW_TICK      law_tick, at fixed intervals
  *   LAW_ARRIVAL   law_arrival, which changes the state at every packet; without it a packet is
  *                 signalled with the probability `p` of the last tick
+ *   LAW_AVERAGE   law_weight, of a packet in its `average`, which is all that an arrival changes: its
+ *                 law_arrival follows, and both run without the lock
  *   LAW_TIMES     its law_arrival, or another hook of a packet, reads now_ns or idle_ns
  *   LAW_OVERFLOW  law_overflow, when the buffer was full
  *   LAW_IDLE      law_idle, when the link has run out of packets
@@ -72,6 +74,24 @@ static __always_inline __s64 fb_of_segments(__s64 p, const struct fb_packet *pac
 #define FB_TEXT(name) #name
 #define FB_HEADER(name) FB_TEXT(name)
 #include FB_HEADER(FOREBAY_LAW)
+
+#ifdef LAW_AVERAGE
+/* The average, of which processors that bring packets at once each take what another has made. One
+ * that comes last eight times leaves its packet out. */
+static __always_inline void law_averages(const struct law_config *config, struct law_state *state,
+					 const struct fb_queue *queue, const struct fb_packet *packet)
+{
+	__s64 weight = law_weight(config, packet), was, next;
+	int i;
+
+	for (i = 0; i < 8 && weight; i++) {
+		was = *(volatile __s64 *)&state->average;
+		next = fb_toward(was, (__s64)queue->bytes << FB_LENGTH, weight);
+		if (next == was || __sync_val_compare_and_swap(&state->average, was, next) == was)
+			break;
+	}
+}
+#endif
 
 #ifndef LAW_ARRIVAL
 static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,

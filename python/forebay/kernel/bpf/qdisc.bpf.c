@@ -136,7 +136,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_bu
 	now = bpf_ktime_get_ns();
 	if (!state->started)
 		start(state, site, now);
-	if (arrives(state, site, qdisc, &packet, header(skb)) != FB_PASS) {
+	if (arrives(state, site, count, qdisc, &packet, header(skb)) != FB_PASS) {
 		count->drops++;
 		count->dropped_packets += packet.segments;
 		goto drop;

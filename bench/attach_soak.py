@@ -1,0 +1,139 @@
+"""A law in this machine's kernel for as long as a scenario lasts, in real time: what it holds in
+each ten seconds, whether its clock lost a tick, what memory the kernel has, and what is left.
+
+    sudo python -m bench.attach_soak bench/attach_soak.toml
+
+A clock that is late runs the ticks that it missed, eight at most; then it starts anew, from where
+it is. So it has lost none if its next tick is a whole number of intervals after its start. Memory
+of the kernel is the machine's, with whatever else runs there. Fails where `detach` leaves
+something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from bench import attach
+from bench.attach import INSIDE, Case
+from forebay.kernel import attachments, records
+from forebay.kernel.programs import answer
+from forebay.kernel.statistics import LawCounts, seen
+
+LOOK_S = 10.0
+#: Of /proc/meminfo: where the kernel keeps maps, programs, packets and timers.
+MEMORY = ("SUnreclaim", "Percpu", "VmallocUsed")
+
+
+@dataclass(frozen=True)
+class Look:
+    time_s: float
+    counts: LawCounts
+    #: of the clock: how far the next tick is from the start
+    next_ns: int
+    #: and how often it ran
+    turns: int
+    memory_kb: dict[str, int]
+    #: of the law's maps and program
+    own_bytes: int
+
+
+def look() -> Look:
+    attached = records.attached_to("eth0")
+    maps = attached.pinned / "maps"
+    (running,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
+    state = running["formatted"]["value"]
+    own = [answer("bpftool", "-j", "map", "show", "pinned", str(path)) for path in maps.iterdir()]
+    own.append(answer("bpftool", "-j", "prog", "show", "pinned", str(attached.pinned / "program")))
+    memory = dict(re.findall(r"^(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
+    return Look(
+        time.monotonic(),
+        seen("eth0"),
+        state["next_ns"] - state["start_ns"],
+        state["ticks"],
+        {name: int(memory[name]) for name in MEMORY},
+        sum(it["bytes_memlock"] for it in own),
+    )
+
+
+def inside(link: Case, tag: str) -> list[Look]:
+    """In the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
+    (law,) = link.laws
+    before = attach.traces([])
+    params = {key: value for key, value in law.items() if key != "kind"}
+    attachments.attach("eth0", law["kind"], params, rate=link.rate, buffer=link.buffer)
+    mine: list[str] = []
+    try:
+        mine = attach.objects(records.attached_to("eth0"))
+        length_s = link.measure_s[1] - link.start_s
+        with attach.traffic(link, tag, length_s + attach.LEAD_S, link.flows) as began_s:
+            # The first windows are not at rest yet.
+            time.sleep(LOOK_S)
+            looks = [look()]
+            while looks[-1].time_s + LOOK_S <= began_s + length_s:
+                time.sleep(looks[0].time_s + len(looks) * LOOK_S - time.monotonic())
+                looks.append(look())
+    finally:
+        attachments.detach("eth0")
+        time.sleep(1)
+    left = attach.traces(mine)
+    if not mine or left != before or records.RUN.exists():
+        raise RuntimeError(f"before attach:\n{before}\nafter detach:\n{left}")
+    return looks
+
+
+def told(link: Case, looks: list[Look]) -> list[str]:
+    first, last = looks[0], looks[-1]
+    windows = [
+        attach.between(a.counts, b.counts, b.time_s - a.time_s, link.packet_bytes)
+        for a, b in pairwise(looks)
+    ]
+    whole = attach.between(first.counts, last.counts, last.time_s - first.time_s, link.packet_bytes)
+    packet_s = 8 * link.packet_bytes / link.rate_bps
+    means = [one.delay_s / packet_s for one in windows]
+    interval_ns = round(
+        attach._native.quantity("interval", str(link.laws[0]["interval"]), "time") * 1e9
+    )
+    ticks, off = divmod(last.next_ns, interval_ns)
+    return [
+        f"seconds measured: {last.time_s - first.time_s:.0f}",
+        f"backlog: {whole.delay_s / packet_s:.1f} ± {whole.deviation_s / packet_s:.1f} packets",
+        f"means of {LOOK_S:g} s: {min(means):.1f} to {max(means):.1f}, "
+        f"median {statistics.median(means):.1f}",
+        f"utilisation: {100 * whole.utilisation:.2f} %, signals: {100 * whole.signals:.3f} %",
+        f"clock: late {whole.late_mean_s * 1e6:.0f} us on average, {whole.late_max_s * 1e3:.1f} ms "
+        f"at most; {ticks} ticks, "
+        + ("none lost" if off == 0 else "some lost")
+        + f", in {last.turns} turns",
+        f"the law's memory: {first.own_bytes} to {last.own_bytes} bytes",
+        *(f"{name}: {first.memory_kb[name]} to {last.memory_kb[name]} kB" for name in MEMORY),
+        "nothing left after detach",
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("scenario", type=Path)
+    given = parser.parse_args()
+    link = attach.case(given.scenario, [])
+    if INSIDE in os.environ:
+        for line in told(link, inside(link, os.environ[INSIDE])):
+            print(line, flush=True)
+        return 0
+    tag = f"fs{os.getpid()}"
+    words = ["nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach_soak"]
+    with attach.namespaces(link, tag, large=False):
+        done = subprocess.run([*words, *sys.argv[1:]], check=False, env=os.environ | {INSIDE: tag})
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,389 @@
+"""Laws at the points of a study: simulated, in user space, and in a kernel. `make reality-attached`
+makes docs/reality-attached.md of it.
+
+    python -m bench.attach_table experiments/reality/attached.toml \\
+        --runs experiments/reality/attached.csv --page docs/reality-attached.md
+
+Each law at each point runs on `--engine kernel`, where Linux's TCP meets the law in user space, and
+attached to a device of a virtual machine, as `bench.attach` has it: both in virtual time, so that a
+busy host makes no run void. What a run came to is a line of the table `--runs`, and what is there
+is not run again; `--only-page` runs nothing but the simulations, which take a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import tomlkit
+
+import forebay
+from bench import attach
+from forebay.pages.tables import markdown_table
+from forebay.runs.engine import KERNEL, PACKETS
+from forebay.scenarios.builder import typed
+from forebay.studies.points import Points
+from tools import reality
+from tools.reality import AXES, FIGURES, Figure, Verdict
+
+#: The columns of the page, as engines are named.
+ATTACHED = "attached"
+ENGINES = (KERNEL, ATTACHED)
+KEY = ("engine", *AXES)
+VALUES = ("seed", "delay_mean_s", "queue_std_pkts", "drop_rate", "mark_rate", "utilisation")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point of the study, with the numbers that its laws were designed to have."""
+
+    number: int
+    tables: dict[str, Any]
+
+    @cached_property
+    def laws(self) -> list[str]:
+        return [law["kind"] for law in self.tables["law"]]
+
+    def text(self, laws: Sequence[str]) -> str:
+        """A scenario with these laws alone."""
+        chosen = [law for law in self.tables["law"] if law["kind"] in laws]
+        return tomlkit.dumps({**self.tables, "law": chosen})
+
+    @cached_property
+    def axes(self) -> dict[str, Any]:
+        """Of `AXES`, in base units, without the law."""
+        (traffic,) = self.tables["traffic"]
+        link = self.tables["bottleneck"]
+        return {
+            "bottleneck.rate": forebay._native.quantity("rate", link["rate"], "rate"),
+            "traffic.0.tcp": traffic["tcp"],
+            "traffic.0.flows": traffic["flows"],
+            "traffic.0.rtt": forebay._native.quantity("rtt", traffic["rtt"], "time"),
+            "bottleneck.ecn": str(link["ecn"]).lower(),
+        }
+
+    @cached_property
+    def packet_s(self) -> float:
+        (traffic,) = self.tables["traffic"]
+        packet_bytes = forebay._native.quantity("packet", traffic["packet"], "size")
+        return 8 * packet_bytes / float(self.axes["bottleneck.rate"])
+
+    def row(self, engine: str, law: str, **values: float) -> dict[str, Any]:
+        return {"engine": engine, "law": law, **self.axes, **values}
+
+
+def places(path: Path) -> list[Place]:
+    """Raises `ScenarioError`."""
+    points = Points(path)
+    found = []
+    for number in range(len(points)):
+        tables = at(points.text, dict(zip(points.keys, points.sweep.row(number), strict=True)))
+        for law, params in points.gains.of_point(number):
+            del tables["law"][law]["gains"]
+            tables["law"][law] |= {key: _typed(value) for key, value in params}
+        found.append(Place(number, tables))
+    return found
+
+
+def at(study: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The study's tables at one point, by what that sets."""
+    tables = tomllib.loads(study)
+    del tables["sweep"]
+    for key, value in row.items():
+        table, *rest = key.split(".")
+        if table == "traffic":
+            tables["traffic"][int(rest[0])][rest[1]] = value
+        elif table == "law":
+            next(law for law in tables["law"] if law["kind"] == rest[0])[rest[1]] = value
+        elif rest:
+            tables[table][rest[0]] = value
+        else:
+            tables[table] = value
+    return tables
+
+
+def _typed(value: Any) -> Any:
+    return typed(value) if isinstance(value, str) else value
+
+
+def order(found: Sequence[Place]) -> Iterator[tuple[Place, list[str]]]:
+    """First a half of the laws at each of eight points, so that any law, too, meets any other
+    value; then the other half, and the same of the other points."""
+    for first in range(0, len(found), 8):
+        for whole in (False, True):
+            for place in found[first : first + 8]:
+                rtt, second = divmod(place.number - first, 2)
+                # A function of the round trip that is neither constant nor any column of the sweep.
+                half = [
+                    law
+                    for number, law in enumerate(place.laws)
+                    if second == ((rtt == number % 4) ^ (number // 4 % 2))
+                ]
+                yield place, [law for law in place.laws if (law in half) != whole]
+
+
+def in_user_space(place: Place, laws: Sequence[str]) -> list[dict[str, Any]]:
+    return of_engine(place, laws, KERNEL, 1)
+
+
+def of_engine(place: Place, laws: Sequence[str], engine: str, seeds: int) -> list[dict[str, Any]]:
+    out = forebay.run(place.text(laws), engine=engine, seeds=seeds, threads=1)
+    return [
+        place.row(
+            engine,
+            one["law"],
+            # Of what waits at any time, as the kernel's clock sees it.
+            delay_mean_s=one["queue_mean_pkts"] * place.packet_s,
+            **{name: one[name] for name in VALUES if name != "delay_mean_s"},
+        )
+        for one in out.metrics.iter_rows(named=True)
+    ]
+
+
+def in_a_kernel(place: Place, laws: Sequence[str], out: Path) -> list[dict[str, Any]]:
+    """Of the laws that have been measured, where the machine was stopped."""
+    scenario = out / f"point-{place.number + 1}.toml"
+    scenario.write_text(place.text(laws))
+    words = [sys.executable, "-m", "bench.attach", str(scenario), "--virtual", "--raw"]
+    done = subprocess.run(
+        [*words, "--out", str(out), "--limit", "7200"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    measured = attach.lines(done.stdout)
+    if not measured:
+        raise RuntimeError(f"{scenario}: nothing was measured")
+    return [
+        place.row(
+            ATTACHED,
+            law,
+            seed=number,
+            delay_mean_s=one.delay_s,
+            queue_std_pkts=one.deviation_s / place.packet_s,
+            drop_rate=one.drops,
+            mark_rate=one.signals - one.drops,
+            utilisation=one.utilisation,
+        )
+        for law, runs in measured.items()
+        for number, one in enumerate(runs, 1)
+    ]
+
+
+def read(runs: Path) -> list[dict[str, Any]]:
+    if not runs.exists():
+        return []
+    with runs.open(newline="") as file:
+        return [
+            {key: _number(key, value) for key, value in row.items()} for row in csv.DictReader(file)
+        ]
+
+
+def _number(key: str, value: str) -> Any:
+    if key in ("seed", "traffic.0.flows"):
+        return int(value)
+    return value if key in ("engine", "law", "traffic.0.tcp", "bottleneck.ecn") else float(value)
+
+
+def write(runs: Path, rows: Sequence[dict[str, Any]]) -> None:
+    new = not runs.exists()
+    with runs.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [*KEY, *VALUES], lineterminator="\n")
+        if new:
+            writer.writeheader()
+        for row in rows:
+            writer.writerow(
+                {key: f"{it:.6g}" if isinstance(it, float) else it for key, it in row.items()}
+            )
+
+
+def make(found: Sequence[Place], runs: Path, out: Path) -> None:
+    """Every run that is not there."""
+    for place, laws in order(found):
+        for engine in ENGINES:
+            there = {tuple(row[key] for key in KEY) for row in read(runs)}
+            missing = [
+                law
+                for law in laws
+                if tuple(place.row(engine, law)[key] for key in KEY) not in there
+            ]
+            if not missing:
+                continue
+            if engine == KERNEL:
+                write(runs, in_user_space(place, missing))
+            else:
+                write(runs, in_a_kernel(place, missing, out))
+
+
+#: What the page has of each run, as `tools.reality` judges it, with what each side is called.
+SIDES = {PACKETS.name: "simulated", KERNEL: "user space", ATTACHED: "attached"}
+SEEDS = 10
+
+
+def simulated(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the cells that have been attached."""
+    wanted = {_cell(row) for row in rows if row["engine"] == ATTACHED}
+    made: list[dict[str, Any]] = []
+    for place in found:
+        laws = [law for law in place.laws if _cell(place.row(ATTACHED, law)) in wanted]
+        if laws:
+            made += of_engine(place, laws, PACKETS.name, SEEDS)
+    return made
+
+
+def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in AXES)
+
+
+def _frame(rows: Sequence[dict[str, Any]], engine: str) -> pl.DataFrame:
+    return pl.DataFrame([row for row in rows if row["engine"] == engine]).drop("engine")
+
+
+def page(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> str:
+    rows = [*rows, *simulated(found, rows)]
+    frames = {engine: _frame(rows, engine) for engine in SIDES}
+    attached = frames[ATTACHED]
+    pairs = [
+        (one, other, reality.verdicts(frames[one], frames[other]))
+        for one, other in itertools.combinations(SIDES, 2)
+    ]
+    predicted = pairs[1][2]
+    cells = sum(len(place.laws) for place in found)
+    heads = [*AXES.values(), *(figure.title for figure in FIGURES), "beyond"]
+    use = [row["utilisation"] for row in rows if row["engine"] == ATTACHED]
+    return f"""\
+# Laws in a kernel, beside the simulator
+
+```sh
+make reality-attached
+```
+
+writes this page. A law on a link is run three times. *Simulated*: `--engine packets`, the mean of
+{SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
+packets the same law in Rust judges ([real-kernel.md](real-kernel.md)); of RED and adaptive RED it
+is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
+in qemu, the law in fixed point before tbf ([kernel.md](kernel.md)). The last two are one run each,
+in virtual time, so that a busy host makes none void, and are kept in
+[attached.csv](../experiments/reality/attached.csv). One guest cannot serve both: User-mode Linux
+has neither the types (BTF) nor the compiler of BPF that a law of `attach` needs.
+
+[attached.toml](../experiments/reality/attached.toml) has {len(found)} links with their loads, and
+{cells} cells with a law each, of which {len(attached)} have been attached so far. Any two values of
+law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
+is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+
+A figure agrees if it is within {_limits()}
+of the other's. *Proven* is a miss beyond the 95 % interval of one further simulated run.
+
+## What agrees
+
+{_agreement(pairs)}
+{sum(it >= 0.95 for it in use)} of {len(use)} attached runs send at 95 % of the link's rate and
+more; {_rest(frames)}
+
+## Cells
+
+Simulated · user space · attached.
+
+{markdown_table(heads, _rows(frames, predicted))}"""
+
+
+def _limits() -> str:
+    delay, deviation, signals, use = FIGURES
+    return (
+        f"{100 * delay.share:g} % or {1e3 * delay.least:g} ms of mean delay, "
+        f"{100 * deviation.share:g} % of the deviation (or {deviation.least:g} packets) and of the "
+        f"share of signals (or {100 * signals.least:g} %), and {100 * use.least:g} points of "
+        "utilisation"
+    )
+
+
+def _rest(frames: dict[str, pl.DataFrame]) -> str:
+    """What of the links that are not full the simulator says."""
+    told = frames[PACKETS.name].group_by(list(AXES)).agg(pl.col("utilisation").mean().alias("told"))
+    short = frames[ATTACHED].join(told, on=list(AXES)).filter(pl.col("utilisation") < 0.95)
+    laws = ", ".join(dict.fromkeys(short["law"].to_list())) or "none"
+    full = short.filter(pl.col("told") >= 0.95).height
+    return (
+        f"the others are of {laws}, and simulated {short.height - full} of them are below it, too."
+    )
+
+
+def _agreement(pairs: Sequence[tuple[str, str, list[Verdict]]]) -> str:
+    rows = [
+        [
+            f"{SIDES[one]}, {SIDES[other]}",
+            *(_share([it for it in verdicts if it.figure is figure]) for figure in FIGURES),
+            str(sum(it.proven for it in verdicts)),
+        ]
+        for one, other, verdicts in pairs
+    ]
+    return markdown_table(["", *(figure.title for figure in FIGURES), "proven misses"], rows)
+
+
+def _share(verdicts: Sequence[Verdict]) -> str:
+    return f"{sum(it.agrees for it in verdicts)} of {len(verdicts)}"
+
+
+def _rows(frames: dict[str, pl.DataFrame], verdicts: Sequence[Verdict]) -> Iterator[list[str]]:
+    """Of each attached run, with what the simulator did not say."""
+    by_engine = {
+        engine: {
+            _cell(dict(zip(AXES, key, strict=True))): runs
+            for key, runs in frame.partition_by(list(AXES), as_dict=True).items()
+        }
+        for engine, frame in frames.items()
+    }
+    per_cell = len(FIGURES)
+    for number, key in enumerate(by_engine[ATTACHED]):
+        mine = verdicts[per_cell * number : per_cell * (number + 1)]
+        shown = [
+            " · ".join(_shown(figure, by_engine[engine].get(key)) for engine in SIDES)
+            for figure in FIGURES
+        ]
+        beyond = [
+            f"**{it.figure.title.partition(' (')[0]}**"
+            if it.proven
+            else it.figure.title.partition(" (")[0]
+            for it in mine
+            if not it.agrees
+        ]
+        yield [*mine[0].cell.values(), *shown, ", ".join(beyond)]
+
+
+def _shown(figure: Figure, runs: pl.DataFrame | None) -> str:
+    if runs is None:
+        return "–"
+    values = figure.values(runs)
+    return f"{figure.scale * sum(values) / len(values):.{figure.digits}f}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("--only-page", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("results", "attached"))
+    given = parser.parse_args()
+    found = places(given.study)
+    given.out.mkdir(parents=True, exist_ok=True)
+    if not given.only_page:
+        make(found, given.runs, given.out)
+    if given.page:
+        given.page.write_text(page(found, read(given.runs)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
