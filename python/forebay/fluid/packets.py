@@ -17,7 +17,8 @@ from forebay.figures.parts import TARGET
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
 from forebay.fluid.response import response
-from forebay.fluid.traces import Traces, made, with_windows
+from forebay.fluid.traces import Traces, with_windows
+from forebay.results.result import whole_result
 from forebay.runs import descriptions, experiment
 from forebay.runs.engine import PACKETS
 
@@ -109,7 +110,7 @@ def compare(
     """
     three = experiments(path, laws, sets, seeds)
     check_step(three[0], step_s)
-    return beside([made(one) for one in three], step_s)
+    return beside([whole_result(one) for one in three], step_s)
 
 
 def experiments(

@@ -8,27 +8,17 @@ import numpy as np
 
 from forebay._native import FluidTrace
 from forebay.base import quantities
-from forebay.results.result import Result
-from forebay.runs import execution
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
     from forebay.base.quantities import Sets
     from forebay.figures.plot import Plot
-    from forebay.runs.experiment import Experiment
+    from forebay.results.result import Result
 
 
 def with_windows(sets: Sets) -> list[str]:
     """What is set on a scenario whose packets in flight are to be recorded."""
     return [*(f"{key}={value}" for key, value in quantities.set_pairs(sets)), "windows=true"]
-
-
-def made(one: Experiment) -> Result:
-    """The result of an experiment whose runs take no time worth a bar, whole. Raises as
-    `execution.check_whole`."""
-    executed = execution.execute(one)
-    execution.check_whole(one, executed)
-    return Result(one, executed)
 
 
 def trace(run: Run, plan: Plan) -> FluidTrace:

@@ -14,8 +14,7 @@ from forebay.base import quantities, statistics
 from forebay.base.metrics import with_interval
 from forebay.replays.claims import Claim, Paper, PaperExperiment
 from forebay.replays.measures import Measured
-from forebay.results.result import Result
-from forebay.runs import execution
+from forebay.results.result import Result, whole_result
 from forebay.runs import experiment as experiments
 from forebay.runs.engine import PACKETS
 from forebay.runs.experiment import Experiment
@@ -123,12 +122,7 @@ def _toml(value: object) -> str:
 
 def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:
     """By reading, of runs that are in the store; what is not there is made."""
-    found = {}
-    for name, reading in planned.readings.items():
-        made = execution.execute(reading, store=store)
-        execution.check_whole(reading, made)
-        found[name] = Result(reading, made)
-    return found
+    return {name: whole_result(reading, store) for name, reading in planned.readings.items()}
 
 
 def judge(paper: Paper, planned: PlannedReplay, of_reading: Mapping[str, Result]) -> list[Verdict]:

@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay.runs import execution
 from forebay.runs.experiment_runs import Runs
 
 if TYPE_CHECKING:
     from forebay.figures.plot import Plot
+    from forebay.runs.experiment import Experiment
+    from forebay.store.store import Store
 
 
 # What draws is loaded when first asked for: matplotlib takes longer to load than most runs take.
@@ -60,3 +63,11 @@ class Result(Runs):
         first = [*next(iter(by_point.values()), []), *overviews][:1]
         images = [notebook.image(one.plot(), one.title) for one in first]
         return report.summary_html(self) + "".join(images)
+
+
+def whole_result(experiment: Experiment, store: Store | None = None) -> Result:
+    """Of an experiment whose runs take no time worth a bar, or are in the store. Raises as
+    `execution.check_whole`."""
+    executed = execution.execute(experiment, store=store)
+    execution.check_whole(experiment, executed)
+    return Result(experiment, executed)

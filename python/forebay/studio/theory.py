@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from forebay._native import ScenarioError
 from forebay.base import quantities, registries
 from forebay.engines.fluid import Fluid
-from forebay.fluid.traces import Traces, made, with_windows
+from forebay.fluid.traces import Traces, with_windows
 from forebay.mapping import stability
+from forebay.results.result import whole_result
 from forebay.runs import experiment
 from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
@@ -199,7 +200,7 @@ def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
     for side, text in scenarios.items():
         try:
             read = experiment.read(text.decode(), sets=with_windows(()), engine=Fluid(sawtooth))
-            (trace,) = Traces(made(read))
+            (trace,) = Traces(whole_result(read))
         except ScenarioError as error:
             found[side] = {"reason": plain(error, experiment.NO_FILE)}
             continue
