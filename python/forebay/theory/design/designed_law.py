@@ -410,12 +410,13 @@ def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
     if rule is wanted:
         return (
             "The law's design rule is for Reno alone: it was applied to "
-            f"{wanted.flows:.3g} flows of Reno, which need the same p0. What the rule says of those:"
+            f"{wanted.flows:.3g} flows of Reno, which need the same p0. What the rule says of "
+            "those:"
         )
     return (
         "The law's design rule is for Reno alone: it was applied to "
-        f"{rule.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity peak of "
-        f"the loop here at or below {CALM:g} ({wanted.flows:.3g} flows of Reno need the same p0). "
+        f"{rule.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity peak "
+        f"of the loop here at or below {CALM:g} ({wanted.flows:.3g} flows of Reno need the same p0). "
         "What the rule says of those:"
     )
 
