@@ -67,7 +67,7 @@ def check(text: str) -> list[str]:
         if tag == "svg":
             assert of.get("role") == "img", of
             assert of["aria-label"], of
-            least = re.fullmatch(r"min-width: (\d+)px", of["style"])
+            least = re.fullmatch(r"min-width: (\d+)px; max-width: \d+px", of["style"])
             assert least, of
             assert 400 < int(least[1]) <= WIDEST_PX
             names.append(of["aria-label"])

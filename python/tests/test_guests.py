@@ -24,6 +24,7 @@ from forebay.engines.run import RunError
 from forebay.guests import installed as guests
 from forebay.guests import run, setup
 from forebay.runs import experiment
+from forebay.runs.outputs import PREFIX
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (
@@ -144,7 +145,7 @@ def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
 def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: Path) -> None:
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
-    assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+    assert not list(run._memory().glob(f"{PREFIX}{os.getpid()}-*"))
 
 
 def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
@@ -166,7 +167,7 @@ def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
 def test_folders_of_killed_runs_are_removed() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = run._memory() / f"{run.PREFIX}{gone.pid}-x"
+    left = run._memory() / f"{PREFIX}{gone.pid}-x"
     left.mkdir()
     run.tidy()
     assert not left.exists()
@@ -470,7 +471,7 @@ def test_a_program_that_never_sleeps_is_said(
     file.write_text(scenario(program, FTP.format(flows=1)))
     with pytest.raises(RunError, match=r"time stood still for 3 s .* looks at the clock"):
         forebay.run(file, engine="kernel")
-    assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+    assert not list(run._memory().glob(f"{PREFIX}{os.getpid()}-*"))
 
 
 def test_programs_need_an_engine_that_runs_them() -> None:
@@ -491,7 +492,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: P
         stdout=subprocess.DEVNULL,
         env=os.environ | {"FOREBAY_STORE": "off"},
     )
-    folders = f"{run.PREFIX}{process.pid}-*"
+    folders = f"{PREFIX}{process.pid}-*"
     try:
         _until(lambda: bool(list(run._memory().glob(f"{folders}/progress"))))
         assert process.poll() is None, (tmp_path / "said").read_text()
@@ -520,6 +521,6 @@ def _guests_of(pid: int) -> list[str]:
             words = file.read_bytes()
         except OSError:
             continue
-        if f"{run.PREFIX}{pid}-".encode() in words:
+        if f"{PREFIX}{pid}-".encode() in words:
             found.append(file.parent.name)
     return found

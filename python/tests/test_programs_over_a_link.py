@@ -1,4 +1,4 @@
-"""Unmodified programs over a link in real time. Nothing here asserts how punctual the machine is."""
+"""Unmodified programs over a link in real time. Nothing here asserts how punctual a machine is."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def told(result: forebay.Result, out: Path) -> list[dict[str, object]]:
 
 
 def test_programs_are_planned_as_the_scenario_has_them(tmp_path: Path) -> None:
-    more = 'client = "two"\nserver = "one"\nfiles = ["bin/x"]\necn = true\nstop = "3s"\nlabel = "p"\n'
+    more = (
+        'client = "two"\nserver = "one"\nfiles = ["bin/x"]\necn = true\nstop = "3s"\nlabel = "p"\n'
+    )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/x").write_text("")
     file = tmp_path / "plan.toml"
@@ -169,7 +171,7 @@ def test_a_program_that_is_not_there_is_a_line_and_is_not_tried_again(tmp_path: 
 
 @needs_link
 def test_a_program_stops_when_it_is_to_stop_with_all_that_it_started(tmp_path: Path) -> None:
-    """It counts, in a shell below a shell, and takes no notice of the signal that asks it to end."""
+    """It counts, in a shell below a shell, and takes no notice of being asked to end."""
     count = "trap '' TERM; (for i in $(seq 600); do echo $i; sleep 0.1; done)"
     file = tmp_path / "stop.toml"
     more = f'client = "{count}"\nstart = "1s"\nstop = "2s"\n'
@@ -246,5 +248,3 @@ def test_nothing_is_left_of_programs_that_were_interrupted(
         for folder in Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{PREFIX}{process.pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
     assert not (tmp_path / "out" / "metrics.json").exists()
-
-

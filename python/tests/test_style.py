@@ -134,3 +134,11 @@ def test_open_shows_the_page_in_the_browser(tmp_path: Path, scenario: Path) -> N
 
 def test_open_is_quiet_without_a_browser(tmp_path: Path, scenario: Path) -> None:
     assert opened(tmp_path, scenario) == ""
+
+
+def test_a_narrow_figure_is_not_blown_up_to_the_width_of_a_page() -> None:
+    """A study over one axis has a figure of 4.6 inches; a page has 1032 px."""
+    for width_in, most_px in ((4.6, 529), (10, 1150)):
+        figure = Plot(figsize=(width_in, 2.7))
+        figure.add_subplot().plot([1, 2])
+        assert f"max-width: {most_px}px" in figure.svg("narrow")

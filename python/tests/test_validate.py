@@ -179,7 +179,9 @@ def test_a_session_makes_its_transfers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # One packet each, as large as the loopback device makes it.
-    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000, port=port)
+    web = Web(
+        5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000, port=port
+    )
     plan = transfers.ClientTask(3, 3.0, (0.5, 2.5), [web])
     module = [sys.executable, "-m", transfers.__name__]
     server = subprocess.Popen([*module, "serve", str(port)], stdout=subprocess.PIPE, text=True)
@@ -392,7 +394,9 @@ def test_what_a_program_did_makes_no_run_void(tmp_path: Path) -> None:
 
 
 def test_one_run_is_singular(tmp_path: Path) -> None:
-    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["void, too late"])
+    one = both_ways(
+        tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["void, too late"]
+    )
     one.rows[0] = replace(one.rows[0], again=1)
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
     assert ": 1 simulated run, 1 real one of each law." in text

@@ -160,8 +160,8 @@ offloads = true
 sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
-`--engine kernel` reads it: [real-kernel.md](real-kernel.md). `link` keeps packets, too (`pcap`). Other engines pass it over, with a
-line that says so, so that one scenario runs on all of them.
+`--engine kernel` follows it: [real-kernel.md](real-kernel.md); `--engine link` follows `pcap`.
+What else an engine passes over is a line, so that one scenario runs on all of them.
 """
 
 LINK = """\

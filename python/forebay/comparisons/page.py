@@ -81,7 +81,7 @@ def sentences(comparison: ResultComparison) -> list[str]:
         more = "more" if line.difference > 0 else "less"
         share = f" ({100 * line.share:+.1f} %)" if line.share == line.share else ""
         change = with_interval(abs(metric.scale * line.difference), metric.scale * line.half_width)
-        # Of a share in per cent the difference is in points: what is in brackets is another per cent.
+        # Of a share the difference is in points: what stands in brackets is another per cent.
         unit = "points" if metric.unit == "%" else metric.unit
         a, b = (mean_text(cell, metric).partition(" ±")[0] for cell in (line.a, line.b))
         said.append(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
 LEAST_PX_PER_INCH = 68
+#: Most of them: a narrow figure as wide as a page would have letters as large as its headings.
+MOST_PX_PER_INCH = 115
 #: The text of a page is 1032 px wide.
 MOST_PX = 1000
 
@@ -101,7 +103,8 @@ class Plot(Figure):
 
     def _element(self, svg: str, name: str) -> str:
         """Of the text of a file, for a page."""
-        attributes = f'style="min-width: {self._least_width_px()}px"'
+        least, most = self._least_width_px(), round(MOST_PX_PER_INCH * self.get_figwidth())
+        attributes = f'style="min-width: {least}px; max-width: {most}px"'
         if name:
             attributes += f' role="img" aria-label="{escape(name)}"'
         return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)

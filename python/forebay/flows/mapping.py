@@ -224,7 +224,6 @@ class LinkPlan:
         lines.append("exit $status")
         return ["sh", "-c", "\n".join(lines)]
 
-
     def _ecn(self) -> bool:
         """Whether the senders of its own ask for ECN."""
         return any(ECN[one.ecn] for one in self.point.traffic if one.kind != "program")

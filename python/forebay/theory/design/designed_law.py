@@ -409,13 +409,15 @@ def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
     """What a rule for Reno was asked."""
     if rule is wanted:
         return (
-            f"The law's design rule is for Reno alone: it was applied to {wanted.flows:.3g} flows of "
-            "Reno, which need the same p0. What the rule says of those:"
+            "The law's design rule is for Reno alone: it was applied to "
+            f"{wanted.flows:.3g} flows of Reno, which need the same p0. What the rule says of "
+            "those:"
         )
     return (
-        f"The law's design rule is for Reno alone: it was applied to {rule.flows:.3g} flows of Reno, "
-        "the most for which its gains keep the sensitivity peak of the loop here at or below "
-        f"{CALM:g} ({wanted.flows:.3g} flows of Reno need the same p0). What the rule says of those:"
+        "The law's design rule is for Reno alone: it was applied to "
+        f"{rule.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity peak "
+        f"of the loop here at or below {CALM:g} ({wanted.flows:.3g} flows of Reno need the same p0). "
+        "What the rule says of those:"
     )
 
 
