@@ -29,6 +29,7 @@ import tomlkit
 
 import forebay
 from bench import attach
+from forebay.kernel import attachments
 from forebay.pages.tables import markdown_table
 from forebay.runs.engine import KERNEL, PACKETS
 from forebay.scenarios.builder import typed
@@ -77,6 +78,13 @@ class Place:
         (traffic,) = self.tables["traffic"]
         packet_bytes = forebay._native.quantity("packet", traffic["packet"], "size")
         return 8 * packet_bytes / float(self.axes["bottleneck.rate"])
+
+    def with_tokens(self) -> Place:
+        """After a rest the shaper of `attach` sends so much at once."""
+        rate_bps = float(self.axes["bottleneck.rate"])
+        burst_bytes = attachments.burst_bytes(rate_bps, round(self.packet_s * rate_bps / 8))
+        link = {**self.tables["bottleneck"], "burst": f"{burst_bytes}B"}
+        return Place(self.number, {**self.tables, "bottleneck": link})
 
     def row(self, engine: str, law: str, **values: float) -> dict[str, Any]:
         return {"engine": engine, "law": law, **self.axes, **values}
@@ -231,13 +239,13 @@ SEEDS = 10
 
 
 def simulated(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of the cells that have been attached."""
+    """Of the cells that have been attached, with the tokens of the shaper before which they are."""
     wanted = {_cell(row) for row in rows if row["engine"] == ATTACHED}
     made: list[dict[str, Any]] = []
     for place in found:
         laws = [law for law in place.laws if _cell(place.row(ATTACHED, law)) in wanted]
         if laws:
-            made += of_engine(place, laws, PACKETS.name, SEEDS)
+            made += of_engine(place.with_tokens(), laws, PACKETS.name, SEEDS)
     return made
 
 
@@ -272,8 +280,9 @@ writes this page. A law on a link is run three times. *Simulated*: `--engine pac
 {SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
 packets the same law in Rust judges ([real-kernel.md](real-kernel.md)); of RED and adaptive RED it
 is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
-in qemu, the law in fixed point before tbf ([kernel.md](kernel.md)). The last two are one run each,
-in virtual time, so that a busy host makes none void, and are kept in
+in qemu, the law in fixed point before tbf ([kernel.md](kernel.md)), whose tokens the simulated link
+has, too (`burst`), and that in user space has not. The last two are one run each, in virtual time,
+so that a busy host makes none void, and are kept in
 [attached.csv](../experiments/reality/attached.csv). One guest cannot serve both: User-mode Linux
 has neither the types (BTF) nor the compiler of BPF that a law of `attach` needs.
 

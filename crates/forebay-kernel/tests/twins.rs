@@ -374,6 +374,44 @@ fn a_header_refuses_what_it_cannot() {
     assert_eq!(error.key, "mark_above");
 }
 
+/// An average takes a segment of n packets as n packets.
+#[test]
+fn a_large_segment_is_averaged_as_its_packets() {
+    let twin = (LAWS.iter().find(|spec| spec.kind == "pi-avg"))
+        .and_then(|spec| spec.twin(&[], &site(15_000_000)).expect("allowed"))
+        .expect("a twin");
+    let packet = |segments| Packet {
+        bytes: 1000 * segments,
+        segments,
+        random: 0,
+        marks: 0,
+    };
+    let [mut whole, mut parts] = [(); 2].map(|()| HostLaw::new("pi-avg", &twin).expect("a header"));
+    for (segments, bytes) in [
+        (1, 40_000),
+        (7, 90_000),
+        (44, 10_000),
+        (2, 0),
+        (30, 300_000),
+    ] {
+        let queue = Queue {
+            now_ns: 0,
+            bytes,
+            packets: bytes / 1000,
+            idle_ns: 0,
+            rate: 0,
+            departed_bytes: 0,
+            busy_ns: 0,
+        };
+        whole.arrival(&queue, &packet(segments));
+        for _ in 0..segments {
+            parts.arrival(&queue, &packet(1));
+        }
+        let [whole, parts] = [&whole, &parts].map(|law| law.state("average").expect("an average"));
+        assert!(parts > 0 && (whole - parts).abs() <= parts / 1_000_000_000 + 64);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

@@ -291,12 +291,17 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     return new
 
 
+def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
+    """What our shaper sends at once after a rest."""
+    return max(2 * packet_bytes, round(BURST_S * rate_bps / 8))
+
+
 def shaper(attached: Attached, found: Device) -> list[str]:
     """The words of our shaper."""
     words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
-    burst = max(2 * found.packet_bytes, round(BURST_S * attached.rate_bps / 8))
+    burst = burst_bytes(attached.rate_bps, found.packet_bytes)
     limit = round(attached.buffer_pkts * found.packet_bytes)
     rate = f"{attached.rate_bps}bit"
     return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
