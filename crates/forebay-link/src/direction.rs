@@ -13,11 +13,11 @@ use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
 
 use crate::apart::Apart;
-use crate::capture::QueueCapture;
 use crate::classes::Classes;
 use crate::due::Due;
 use crate::flows::Flows;
 use crate::pool::{Pool, Segment};
+use crate::queue_capture::QueueCapture;
 use crate::recent::RecentDelays;
 use crate::settings::{DelayRange, DirectionSettings, Path, Settings};
 use crate::started_late::StartedLate;

@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 
-use crate::capture::{Capture, QueueCapture};
+use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::congestion;
 use crate::direction::{self, Counts, Direction};
@@ -29,6 +29,7 @@ use crate::live::{Change, Now, Picture, Shared};
 use crate::namespace::Network;
 use crate::pool::Pool;
 use crate::process::{sent_by_a_process, Ended, Running, FORWARDED};
+use crate::queue_capture::QueueCapture;
 use crate::real_time::RealTime;
 use crate::settings::Settings;
 

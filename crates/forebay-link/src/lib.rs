@@ -35,6 +35,7 @@ pub mod pool;
 #[allow(unsafe_code, reason = "system calls")]
 mod process;
 pub mod prometheus;
+mod queue_capture;
 #[allow(unsafe_code, reason = "system calls")]
 mod real_time;
 mod recent;
@@ -44,12 +45,13 @@ mod watch;
 
 pub use apart::Apart;
 pub use attend::Attendance;
-pub use capture::{Capture, QueueCapture};
+pub use capture::Capture;
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
 pub use namespace::{enter, End, Sysctl, MOST_HOSTS};
 pub use netlink::Queue;
 pub use process::{Command, Ended};
+pub use queue_capture::QueueCapture;
 pub use settings::{Bounds, DelayRange, DeviceKind, DirectionSettings, Path, Settings};
 
 use std::fs;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use caps::{CapSet, Capability};
+use forebay_scenario::DeviceKind;
 use nix::errno::Errno;
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::unistd::{getegid, geteuid};
@@ -13,7 +14,6 @@ use crate::device::{self, Device, NAME};
 use crate::error::{doing, Error};
 use crate::netlink::{end_attributes, quiet, set_up_end, Netlink};
 use crate::process::keep_capabilities;
-use crate::settings::DeviceKind;
 
 /// An end of the link. The addresses are of the blocks for measurements of networks (RFC 2544,
 /// RFC 5180), which no real host has.

@@ -32,6 +32,9 @@ const NOT_FOUND: i32 = 127;
 /// A file's name and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
+/// How many traffics there are, that of each of the programs, and that of flows to a port.
+type TrafficApart = (u32, Vec<u8>, Vec<(u16, u8)>);
+
 fn refused(error: &ParamError) -> PyErr {
     ScenarioError::new_err(format!("link: {error}"))
 }
@@ -319,7 +322,7 @@ pub fn link_run(
     control: Option<PathBuf>,
     programs: Vec<Py<LinkPrograms>>,
     packets: Option<(PathBuf, f64, f64)>,
-    apart: Option<(u32, Vec<u8>, Vec<(u16, u8)>)>,
+    apart: Option<TrafficApart>,
 ) -> PyResult<LinkOutcome> {
     let mut settings = settings.get().settings.clone();
     if let Some((count, hosts, ports)) = apart {

@@ -417,7 +417,8 @@ def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
         "The law's design rule is for Reno alone: it was applied to "
         f"{rule.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity peak "
         f"of the loop here at or below {CALM:g} ({wanted.flows:.3g} flows of Reno need the same "
-        "p0). What the rule says of those:"
+        "p0). "
+        "What the rule says of those:"
     )
 
 
