@@ -236,6 +236,7 @@ def make(found: Sequence[Place], runs: Path, out: Path) -> None:
 #: What the page has of each run, as `tools.reality` judges it, with what each side is called.
 SIDES = {PACKETS.name: "simulated", KERNEL: "user space", ATTACHED: "attached"}
 SEEDS = 10
+CAUSES = Path(__file__).with_name("attach_causes.md")
 
 
 def simulated(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -298,8 +299,9 @@ of the other's. *Proven* is a miss beyond the 95 % interval of one further simul
 
 {_agreement(pairs)}
 {sum(it >= 0.95 for it in use)} of {len(use)} attached runs send at 95 % of the link's rate and
-more; {_rest(frames)}
+more{_rest(frames)}.
 
+{CAUSES.read_text(encoding="utf-8")}
 ## Cells
 
 Simulated · user space · attached.
@@ -321,11 +323,11 @@ def _rest(frames: dict[str, pl.DataFrame]) -> str:
     """What of the links that are not full the simulator says."""
     told = frames[PACKETS.name].group_by(list(AXES)).agg(pl.col("utilisation").mean().alias("told"))
     short = frames[ATTACHED].join(told, on=list(AXES)).filter(pl.col("utilisation") < 0.95)
-    laws = ", ".join(dict.fromkeys(short["law"].to_list())) or "none"
-    full = short.filter(pl.col("told") >= 0.95).height
-    return (
-        f"the others are of {laws}, and simulated {short.height - full} of them are below it, too."
-    )
+    if not short.height:
+        return ""
+    laws = ", ".join(dict.fromkeys(short["law"].to_list()))
+    below = short.filter(pl.col("told") < 0.95).height
+    return f"; of the others ({laws}) {below} are below it simulated, too"
 
 
 def _agreement(pairs: Sequence[tuple[str, str, list[Verdict]]]) -> str:
