@@ -386,18 +386,19 @@ mod tests {
 
     #[test]
     fn a_full_buffer_under_pie_costs_the_arrival() {
-        let (site, _) = buffer_of(6);
+        // 16 ms, and PIE's target is 15.
+        let (site, _) = buffer_of(60);
         let make = |site: &Site| pie::LAW.build(&[], site);
         let laws = LawFactory::new(Arc::new(make), 1, "law");
         let mut queue: Box<dyn Discipline<Packet>> =
             FqParams::defaults().build(&site, laws).unwrap();
         let mut gone = Gone::default();
-        for id in 0..6 {
+        for id in 0..60 {
             queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
         }
-        queue.enqueue(Time::ZERO, packet(6, 2), &mut gone);
-        assert_eq!(gone.dropped, [6]);
-        assert_eq!(queue.len_packets(), 6);
+        queue.enqueue(Time::ZERO, packet(60, 2), &mut gone);
+        assert_eq!(gone.dropped, [60]);
+        assert_eq!(queue.len_packets(), 60);
     }
 
     #[test]
