@@ -7,14 +7,21 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import matplotlib.image
+import numpy as np
 import pytest
 from conftest import command
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from numpy.typing import NDArray
 
 import forebay
 from forebay.figures import style
 from forebay.figures.plot import Plot
+from forebay.figures.style import STYLE
 
 
 @pytest.fixture
@@ -22,6 +29,26 @@ def paper() -> Iterator[None]:
     style.use("paper")
     yield
     style.use("screen")
+
+
+@pytest.mark.parametrize("label", ["", "Queue"])
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_quick_axes_look_as_matplotlibs(label: str, scale: float) -> None:
+    """With and without a label, and the power of ten that stands beside large numbers."""
+
+    def pixels(**options: Any) -> NDArray[np.uint8]:
+        with mpl.rc_context(STYLE):
+            figure = Plot(figsize=(4, 3))
+            axes = figure.add_subplot(**options)
+            axes.plot(np.arange(50), scale * np.arange(50) ** 2)
+            axes.set_ylabel(label)
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()  # type: ignore[no-untyped-call]
+            return np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+
+    differ = (pixels() != pixels(axes_class=Axes)).any(axis=2)
+    # Where lines of the grid cross, one path is drawn and not two.
+    assert differ.sum() < 20
 
 
 def checked(pdf: bytes) -> tuple[float, float]:
