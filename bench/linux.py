@@ -65,6 +65,8 @@ def scenario(
             "[bottleneck]",
             f'rate = "{case["rate_mbit"] * 1e6:.0f}bit/s"',
             f'burst = "{burst_bytes(case)}B"',
+            # What comes back is not held up.
+            'rate_back = "1Tbit/s"',
             # Both halves of a round trip are in the access links there.
             'delay = "0ns"',
             f'buffer = "{qdisc.buffer}"',

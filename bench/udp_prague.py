@@ -54,6 +54,7 @@ rate   = "{rate}Mbit/s"
 buffer = "10000p"
 burst  = "3000B"
 ecn    = true
+rate_back = "1Tbit/s"
 
 [[law]]
 kind = "dualpi2"
