@@ -93,6 +93,23 @@ class Verdict:
         return abs(self.difference) / self.allowed
 
 
+@dataclass(frozen=True)
+class Seeds:
+    """How many seeds the cells of a study have."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of_cells(cls, frame: pl.DataFrame) -> Seeds:
+        counts = [len(cell) for cell in _cells(frame).values()]
+        return cls(min(counts), max(counts))
+
+    def __str__(self) -> str:
+        counts = str(self.most) if self.least == self.most else f"{self.least} to {self.most}"
+        return f"{counts} seed" if self.most == 1 else f"{counts} seeds"
+
+
 def verdicts(packets: pl.DataFrame, kernel: pl.DataFrame) -> list[Verdict]:
     """Of every figure of every cell that both frames have."""
     ours = _cells(packets)
@@ -133,7 +150,7 @@ def _shown(name: str, value: object) -> str:
     return f"{scale * value:g} {unit}".rstrip()
 
 
-def page(found: Sequence[Verdict], seeds: tuple[int, int], planned: int) -> str:
+def page(found: Sequence[Verdict], ours: Seeds, linux: Seeds, planned: int) -> str:
     """The page in Markdown, of so many cells as are planned, or of those that have been run."""
     cells = len({tuple(one.cell.values()) for one in found})
     outside = sorted((one for one in found if not one.agrees), key=lambda one: -one.excess)
@@ -147,8 +164,8 @@ make reality
 ```
 
 writes this page. Each of {cells} cells is a law on a link, and is run twice: simulated
-(`--engine packets`, {_seeds(seeds[0])}), and on the real Linux kernel in virtual time
-(`--engine kernel`, {_seeds(seeds[1])}; [real-kernel.md](real-kernel.md)). There the senders and
+(`--engine packets`, {ours}), and on the real Linux kernel in virtual time
+(`--engine kernel`, {linux}; [real-kernel.md](real-kernel.md)). There the senders and
 receivers are Linux's, and so is the queue where Linux has the law with these parameters; every
 other law judges packets of the kernel's TCP in a queue of ours.
 [cells.toml](../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
@@ -156,7 +173,7 @@ DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and
 and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 
 A figure agrees if the means are within {_limits()}.
-*Proven* is a miss whose whole 95 % interval is outside, {_test(seeds[1])}; any other may be the
+*Proven* is a miss whose whole 95 % interval is outside, {_test(linux)}; any other may be the
 chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
 itself, and [laws in a kernel](reality-attached.md) have a page of their own.
 
@@ -193,20 +210,17 @@ def _percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def _test(linux_seeds: int) -> str:
-    if linux_seeds == 1:
-        return "that of one further run of ours, since Linux ran once"
-    return "by Welch's t"
+def _test(linux: Seeds) -> str:
+    once, several = "that of one further run of ours where Linux ran once", "by Welch's t"
+    if linux.most == 1:
+        return once
+    return several if linux.least > 1 else f"{several}, or {once}"
 
 
 def _left(cells: int, planned: int) -> str:
     if cells == planned:
         return ""
     return f" Of {planned} cells {cells} have been run so far, those of the slow links first."
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _by_figure(found: Sequence[Verdict]) -> str:
@@ -289,8 +303,8 @@ def main() -> int:
     packets = pl.read_parquet(given.packets)
     kernel = pl.read_csv(given.kernel, schema_overrides=packets.select(*AXES, *MEASURED).schema)
     found = verdicts(packets, kernel)
-    seeds = (packets["seed"].n_unique(), kernel["seed"].n_unique())
-    given.out.write_text(page(found, seeds, len(_cells(packets))), encoding="utf-8")
+    seeds = Seeds.of_cells(packets), Seeds.of_cells(kernel)
+    given.out.write_text(page(found, *seeds, len(_cells(packets))), encoding="utf-8")
     print(f"{given.out}: {sum(one.agrees for one in found)} of {len(found)} figures agree")
     return 0
 
