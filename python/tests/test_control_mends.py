@@ -309,7 +309,7 @@ def test_a_peak_above_two_is_named_and_mended(text: str) -> None:
     assert made.advice.peak == pytest.approx(peak, rel=0.01)
     assert made.advice.key is not None
     assert made.advice.value is not None
-    assert f"`--set {made.advice.key}={made.advice.value}` would bring it" in reasons.paragraph(
+    assert f"`--set {made.advice.key}={made.advice.value}` would lower it" in reasons.paragraph(
         made
     )
     calm = of(text, **{made.advice.key: made.advice.value})

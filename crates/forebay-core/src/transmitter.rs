@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::discipline::{Departure, Dequeued, Packet, Sink};
+use crate::discipline::{Departure, Dequeued, Discipline, Packet, Sink};
 use crate::queue::Queue;
 use crate::rate_trace::RateTrace;
 use crate::units::{Bytes, Rate, Span, Time};
@@ -31,6 +31,14 @@ impl Capacity {
         match burst {
             Bytes(0) => Capacity::Constant(rate),
             burst => Capacity::Bucket { rate, burst },
+        }
+    }
+
+    /// What it is behind this queue: one that shapes stands in the place of the bucket, as in Linux.
+    pub fn behind<P: Packet>(self, queue: &dyn Discipline<P>) -> Capacity {
+        match self {
+            Capacity::Bucket { rate, .. } if queue.shapes() => Capacity::Shaped(rate),
+            capacity => capacity,
         }
     }
 

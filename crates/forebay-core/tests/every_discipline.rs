@@ -8,8 +8,8 @@ use std::sync::Arc;
 use forebay_core::disciplines::{find, DISCIPLINES};
 use forebay_core::laws::LAWS;
 use forebay_core::{
-    Aqm, Buffer, Bytes, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet, Queue,
-    QueueChoice, QueueSite, Rate, SetPoint, Sink, Span, Time, Value,
+    Aqm, Buffer, Bytes, Capacity, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet,
+    Queue, QueueChoice, QueueSite, Rate, SetPoint, Sink, Span, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -43,6 +43,22 @@ fn build(
     aqm(queue, law)
         .build(&site(buffer), seed, "law")
         .unwrap_or_else(|e| panic!("{} {}: {e}", queue.kind, law.kind))
+}
+
+/// Of the registry CAKE alone is a shaper in Linux.
+#[test]
+fn a_shaper_stands_in_the_place_of_the_bucket() {
+    let rate = Rate::from_bps(15_000_000);
+    for (discipline, law) in pairs() {
+        let queue = build(discipline, law, Buffer::Packets(100), 1);
+        let behind = |capacity: Capacity| capacity.behind(&*queue);
+        let bucket = behind(Capacity::of(rate, Bytes(3000)));
+        let shapes = discipline.kind == "cake";
+        assert_eq!(matches!(bucket, Capacity::Shaped(_)), shapes);
+        assert_eq!(matches!(bucket, Capacity::Bucket { .. }), !shapes);
+        let plain = behind(Capacity::Constant(rate));
+        assert!(matches!(plain, Capacity::Constant(_)));
+    }
 }
 
 /// Every discipline under every law.

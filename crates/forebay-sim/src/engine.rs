@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use agenda::Agenda;
 use forebay_core::cast::whole_u64;
-use forebay_core::{Aqm, Capacity, ParamError, Queue, Time};
+use forebay_core::{Aqm, ParamError, Queue, Time};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
@@ -476,12 +476,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
     let traffic = scenario.traffic.len();
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
     let port = |(link, queue): (&Link, Queue<Packet>)| {
-        let capacity = match link.capacity() {
-            // In Linux such a discipline stands in the place of the bucket.
-            Capacity::Bucket { rate, .. } if queue.shapes() => Capacity::Shaped(rate),
-            capacity => capacity,
-        };
-        let mut port = Port::new(queue, settings, capacity, link.delay.as_nanos());
+        let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
         if told_apart {
             port.bottleneck
                 .record

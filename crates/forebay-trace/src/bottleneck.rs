@@ -48,6 +48,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         capacity: Capacity,
         sink: S,
     ) -> Bottleneck<P, S> {
+        let capacity = capacity.behind(&*discipline);
         let mut recorder = Recorder::new(settings, capacity.steady_rate());
         recorder.tell_apart(discipline.classes());
         Bottleneck {

@@ -75,7 +75,7 @@ impl Ours {
         Ok(Ours {
             near: near.into(),
             far: far.into(),
-            transmitter: Transmitter::new(&bottleneck.capacity()),
+            transmitter: Transmitter::new(&bottleneck.capacity().behind(&*queue)),
             queue,
             lost: Lost::default(),
             slots: Vec::new(),
