@@ -724,3 +724,12 @@ def test_json_has_the_lines_of_a_run(cli: Cli, tmp_path: Path) -> None:
     assert len(found) == 3 * 2 * 2
     assert {"metrics", "classes", "links", "link_classes"} <= set(found[0])
     assert not (tmp_path / "results").exists()
+
+
+def test_what_is_found_is_done_and_took_no_time() -> None:
+    """One more seed tomorrow: the share is of all runs, what is left is told by those made now."""
+    done = making.StudyProgress(found=18, made=9, elapsed_s=30.0)
+    now = done.progress(36)
+    assert (now.ended, now.runs, now.fraction) == (27, 36, 0.75)
+    assert now.left_s == pytest.approx(30.0)
+    assert making.StudyProgress(found=36).progress(36).left_s is None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the runs are: `fraction` of the simulated time, and runs that have ended."""
+    """How far the runs are: `fraction` of the work, and runs that have ended."""
 
     fraction: float
     ended: int
@@ -23,13 +23,14 @@ class Progress:
     elapsed_s: float
     #: what else there is to say, after the count
     more: str = ""
+    #: the part of `fraction` that was there before, and took no time
+    found: float = 0.0
 
     @property
     def left_s(self) -> float | None:
         """Estimate of the time left; None before any progress."""
-        if self.fraction <= 0:
-            return None
-        return self.elapsed_s * (1 - self.fraction) / self.fraction
+        made = self.fraction - self.found
+        return self.elapsed_s * (1 - self.fraction) / made if made > 0 else None
 
 
 #: Least time between two lines where there is no terminal.

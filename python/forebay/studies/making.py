@@ -96,10 +96,10 @@ class StudyProgress:
 
     def progress(self, expected: int) -> Progress:
         """How far it is, of so many runs."""
-        new = self.made + self.failed
-        # What is found takes no time, so that it counts for nothing of what is left.
-        fraction = min(1.0, new / max(expected - self.found, 1))
-        return Progress(fraction, self.found + new, expected, self.elapsed_s)
+        ended, all_of_them = self.found + self.made + self.failed, max(expected, 1)
+        found = min(1.0, self.found / all_of_them)
+        fraction = min(1.0, ended / all_of_them)
+        return Progress(fraction, ended, expected, self.elapsed_s, found=found)
 
     @property
     def whole(self) -> bool:
