@@ -96,13 +96,17 @@ SAMPLE |= {9: "codel", 16: "ared", 19: "pie"}
 del SAMPLE[18]
 
 
+#: A guest's have no rate.
+WIRES = {"traffic.0.access": "1Tbit/s", "bottleneck.rate_back": "1Tbit/s"}
+
+
 @needs_guest
 @pytest.mark.parametrize(("number", "law"), [*SAMPLE.items(), (16, "pi")])
 def test_a_cell_beside_real_linux(number: int, law: str) -> None:
     """One seed of Linux's: twice what ours differ by is allowed, too."""
     sets = dict(zip(KEYS, POINTS[number], strict=True))
     text = TEXT[: TEXT.index("[sweep]")]
-    ours = forebay.run(text, laws=[law], sets=sets, seeds=8).metrics
+    ours = forebay.run(text, laws=[law], sets=sets | WIRES, seeds=8).metrics
     linux = forebay.run(text, laws=[law], sets=sets, seeds=1, engine="kernel").metrics
     for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
         values, [theirs] = figure.values(ours), figure.values(linux)
