@@ -89,8 +89,9 @@ def test_linux_ran_in_every_cell() -> None:
     assert len(cells) == len(LAWS) * len(POINTS)
 
 
-#: Points of the study, each with a law. What swings between two states is left to more seeds. What is
-#: open is left to the page: one flow of BBR over 200 ms, the point 18, and CAKE under a hundred flows.
+#: Points of the study, each with a law. What swings between two states is left to more seeds. What
+#: is open is left to the page: one flow of BBR over 200 ms, the point 18, and CAKE under a hundred
+#: flows.
 SAMPLE = {number: LAWS[(7 * number + 3) % len(LAWS)] for number in range(len(POINTS))}
 SAMPLE |= {3: "pi2", 9: "codel", 16: "ared", 19: "pie"}
 del SAMPLE[18]
