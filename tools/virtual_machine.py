@@ -53,14 +53,14 @@ INIT = """#!/bin/busybox sh
 /bin/busybox mount -t sysfs sys /sys
 for module in $(/bin/busybox cat /modules.list); do /bin/busybox insmod /$module; done
 options=trans=virtio,version=9p2000.L,msize=262144
-/bin/busybox mount -t 9p -o $options,ro,cache=loose root /root
+/bin/busybox mount -t 9p -o $options,ro,cache=loose root /outside
 for kind in proc:proc sysfs:sys devtmpfs:dev tmpfs:tmp tmpfs:run; do
-    /bin/busybox mount -t ${kind%:*} none /root/${kind#*:}
+    /bin/busybox mount -t ${kind%:*} none /outside/${kind#*:}
 done
-/bin/busybox mkdir -p /root/run/netns /root/run/out
-/bin/busybox mount -t bpf bpf /root/sys/fs/bpf
-/bin/busybox mount -t 9p -o $options out /root/run/out
-/bin/busybox chroot /root /bin/sh /run/out/$COMMAND
+/bin/busybox mkdir -p /outside/run/netns /outside/run/out
+/bin/busybox mount -t bpf bpf /outside/sys/fs/bpf
+/bin/busybox mount -t 9p -o $options out /outside/run/out
+/bin/busybox chroot /outside /bin/sh /run/out/$COMMAND
 echo "@@STATUS $?"
 /bin/busybox poweroff -f
 """
@@ -194,7 +194,7 @@ def _initrd(busybox: bytes, modules: dict[str, Path]) -> bytes:
 
     for name in MODULES:
         load(name)
-    folders = ("bin", "dev", "proc", "root", "sys", "modules")
+    folders = ("bin", "dev", "proc", "outside", "sys", "modules")
     entries = [(name, 0o040755, b"") for name in folders]
     entries += [("bin/busybox", 0o100755, busybox), ("init", 0o100755, INIT.encode())]
     entries += [(f"modules/{name}.ko", 0o100644, data) for name, data in order.items()]
