@@ -43,7 +43,7 @@ help:
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality.md: every law simulated and on real Linux (an hour or two)"
-	@echo "make reality-page  the same page from what Linux did when it was last measured (15 min)"
+	@echo "make reality-page  the same page from what Linux did when it was last measured (3 min)"
 	@echo "make reality-attached  docs/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
 	@echo "make reality-realtime  docs/reality-*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
