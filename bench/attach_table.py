@@ -292,7 +292,7 @@ has neither the types (BTF) nor the compiler of BPF that a law of `attach` needs
 law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
 is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.
 
-A figure agrees if it is within {_limits()}
+A figure agrees if it is within {reality.limits("the deviation", "signals")}
 of the other's. *Proven* is a miss beyond the 95 % interval of one further simulated run.
 
 ## What agrees
@@ -307,16 +307,6 @@ more{_rest(frames)}.
 Simulated · user space · attached.
 
 {markdown_table(heads, _rows(frames, predicted))}"""
-
-
-def _limits() -> str:
-    delay, deviation, signals, use = FIGURES
-    return (
-        f"{100 * delay.share:g} % or {1e3 * delay.least:g} ms of mean delay, "
-        f"{100 * deviation.share:g} % of the deviation (or {deviation.least:g} packets) and of the "
-        f"share of signals (or {100 * signals.least:g} %), and {100 * use.least:g} points of "
-        "utilisation"
-    )
 
 
 def _rest(frames: dict[str, pl.DataFrame]) -> str:

@@ -172,7 +172,7 @@ other law judges packets of the kernel's TCP in a queue of ours.
 DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
 and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 
-A figure agrees if the means are within {_limits()}.
+A figure agrees if the means are within {limits()}.
 *Proven* is a miss whose whole 95 % interval is outside, {_test(linux)}; any other may be the
 chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
 itself, and [laws in a kernel](reality-attached.md) have a page of their own.
@@ -196,12 +196,15 @@ the largest first, as multiples of what is allowed:
     return "\n".join(parts)
 
 
-def _limits() -> str:
+def limits(
+    deviation_of: str = "the queue's deviation", share_of: str = "packets dropped or marked"
+) -> str:
+    """What a figure may differ by, in words; another page may call the figures otherwise."""
     delay, deviation, signals, use = FIGURES
     return (
         f"{_percent(delay.share)} or {delay.least * 1e3:g} ms of mean delay, "
-        f"{_percent(deviation.share)} of the queue's deviation (or {deviation.least:g} packets) "
-        f"and of the share of packets dropped or marked (or {_percent(signals.least)}), and "
+        f"{_percent(deviation.share)} of {deviation_of} (or {deviation.least:g} packets) "
+        f"and of the share of {share_of} (or {_percent(signals.least)}), and "
         f"{100 * use.least:g} points of utilisation"
     )
 

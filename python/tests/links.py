@@ -75,6 +75,28 @@ def keepers() -> list[int]:
     return found
 
 
+def commands_with(mark: str) -> list[str]:
+    """Command lines of the processes whose environment has this."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(mark: str, *, runs: str | None) -> None:
+    """Until one of those runs what has `runs` in its words, or none is left; a minute at most."""
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        found = commands_with(mark)
+        if any(runs in line for line in found) if runs else not found:
+            return
+        time.sleep(0.1)
+
+
 @pytest.fixture(autouse=True)
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_LINK", str(os.getpid()))

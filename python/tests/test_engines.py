@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from conftest import SCENARIO, Cli, command, one_bottleneck
-from links import nothing_stays  # noqa: F401  # a fixture
+from conftest import SCENARIO, Cli, one_bottleneck, started
+from links import commands_with, nothing_stays, wait_until  # noqa: F401  # one a fixture
 
 import forebay
 from forebay import engines
@@ -500,42 +500,17 @@ def test_an_interrupted_real_run_leaves_nothing(tmp_path: Path) -> None:
     needs_a_link()
     (tmp_path / "mice.toml").write_text(MICE.replace('"3s"', '"60s"'))
     mark = f"PYTEST_ENGINES={tmp_path}"
-    process = subprocess.Popen(
-        command("run", "mice.toml", "--engine", "link", "--out", "out"),
-        cwd=tmp_path,
-        env=os.environ | dict([mark.split("=", 1)]),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-    def marked() -> list[str]:
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_text())
-            except OSError:
-                continue
-        return found
-
-    def until(*, running: bool) -> None:
-        end_s = time.monotonic() + 60
-        while time.monotonic() < end_s:
-            found = marked()
-            if any("forebay.flows.transfers" in line for line in found) if running else not found:
-                return
-            time.sleep(0.1)
-
+    words = ("run", "mice.toml", "--engine", "link", "--out", "out")
+    process = started(tmp_path, *words, env=os.environ | dict([mark.split("=", 1)]))
     try:
-        until(running=True)
+        wait_until(mark, runs="forebay.flows.transfers")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130, errors
         assert "interrupted: 0 of 1 run had finished" in errors
         assert "Traceback" not in errors
-        until(running=False)
-        assert marked() == []
+        wait_until(mark, runs=None)
+        assert commands_with(mark) == []
     finally:
         process.kill()
         process.wait()

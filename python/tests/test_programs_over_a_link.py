@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import command
-from links import marked, needs_iperf3, needs_link, nothing_stays
+from conftest import started
+from links import (
+    commands_with,
+    marked,
+    needs_iperf3,
+    needs_link,
+    nothing_stays,
+    wait_until,
+)
 
 import forebay
 from forebay._native import ScenarioError
@@ -205,39 +211,14 @@ def test_nothing_is_left_of_programs_that_were_interrupted(
     more = f'client = "{client}"\nserver = "sleep 1000"\n'
     file.write_text(TOP.replace('"4s"', '"600s"') + PROGRAM + more)
     mark = f"PYTEST_PROGRAMS={tmp_path}"
-    process = subprocess.Popen(
-        command("run", "long.toml", "--engine", "link", "--out", "out"),
-        cwd=tmp_path,
-        env=os.environ | dict([mark.split("=", 1)]),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-    def of_run() -> list[str]:
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_text())
-            except OSError:
-                continue
-        return found
-
-    def until(*, running: bool) -> None:
-        end_s = time.monotonic() + 60
-        while time.monotonic() < end_s:
-            found = of_run()
-            if any("while :" in line for line in found) if running else not found:
-                return
-            time.sleep(0.1)
-
+    words = ("run", "long.toml", "--engine", "link", "--out", "out")
+    process = started(tmp_path, *words, env=os.environ | dict([mark.split("=", 1)]))
     try:
-        until(running=True)
+        wait_until(mark, runs="while :")
         process.send_signal(how)
         _, errors = process.communicate(timeout=60)
-        until(running=False)
-        assert of_run() == []
+        wait_until(mark, runs=None)
+        assert commands_with(mark) == []
         if how == signal.SIGINT:
             assert process.returncode == 130, errors
             assert "interrupted: 0 of 1 run had finished" in errors

@@ -391,24 +391,26 @@ fn a_trace_of_times_drives_a_link() {
     );
 }
 
+/// Few requests, so that hardly any two meet, in windows that hold most of them.
+const FEW_TRANSFERS: &str = r#"
+    [[traffic]]
+    kind = "web"
+    flows = 1
+    requests = 0.5
+    shape = 100.0
+    scale = "990kB"
+    packet = "1000B"
+    tcp = "sack"
+    initial_window = "30p"
+    rtt = "40ms"
+    access = "10Gbit/s"
+"#;
+
 #[test]
 fn a_transfer_takes_the_round_trips_that_it_needs() {
     // One for the handshake, one for a window that holds it all, and the packets behind each other
-    // at the bottleneck. Few requests, so that hardly any two meet.
-    let web = r#"
-        [[traffic]]
-        kind = "web"
-        flows = 1
-        requests = 0.5
-        shape = 100.0
-        scale = "990kB"
-        packet = "1000B"
-        tcp = "sack"
-        initial_window = "30p"
-        rtt = "40ms"
-        access = "10Gbit/s"
-    "#;
-    let trace = simulate(&dumbbell("", web));
+    // at the bottleneck.
+    let trace = simulate(&dumbbell("", FEW_TRANSFERS));
     assert!(trace.transfers.len() >= 3, "{:?}", trace.transfers);
     let packets = sum(&trace.samples.arrivals);
     let sent: u64 = trace
@@ -433,20 +435,8 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
 #[test]
 fn a_way_back_may_be_faster_than_the_link() {
     let took_s = |rate_back: &str| {
-        let web = r#"
-            [[traffic]]
-            kind = "web"
-            flows = 1
-            requests = 0.5
-            shape = 100.0
-            scale = "990kB"
-            packet = "1000B"
-            tcp = "sack"
-            initial_window = "30p"
-            rtt = "40ms"
-            access = "10Gbit/s"
-        "#;
-        let text = dumbbell("", web).replace("[bottleneck]", &format!("[bottleneck]\n{rate_back}"));
+        let text = dumbbell("", FEW_TRANSFERS)
+            .replace("[bottleneck]", &format!("[bottleneck]\n{rate_back}"));
         let slow = text.replace("rate = \"10Mbit/s\"", "rate = \"100kbit/s\"");
         let trace = simulate(&slow);
         let short = trace.transfers.iter().filter(|one| one.packets <= 30);
