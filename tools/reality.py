@@ -20,6 +20,7 @@ from pathlib import Path
 import polars as pl
 
 from forebay.base.statistics import difference_and_interval, student_quantile
+from forebay.pages.tables import markdown_table
 
 #: Columns that tell a cell from others, and how a reader is told of one.
 CELL = ("law", "rate", "tcp", "flows", "rtt", "ecn")
@@ -231,7 +232,7 @@ def _by_figure(found: Sequence[Verdict]) -> str:
     for figure in FIGURES:
         mine = [one for one in found if one.figure is figure]
         rows.append([figure.title, str(_agree(mine)), str(len(mine)), str(_proven(mine))])
-    return _markdown(["figure", "agree", "of", "proven misses"], rows)
+    return markdown_table(["figure", "agree", "of", "proven misses"], rows).rstrip()
 
 
 def _by(key: str, found: Sequence[Verdict]) -> str:
@@ -243,7 +244,7 @@ def _by(key: str, found: Sequence[Verdict]) -> str:
         cells = len({tuple(one.cell.values()) for one in mine})
         rows.append([value, str(cells), *agree, str(_proven(mine))])
     head = [key, "cells", *(figure.title for figure in FIGURES), "proven misses"]
-    return _markdown(head, rows)
+    return markdown_table(head, rows).rstrip()
 
 
 def _agree(found: Iterable[Verdict]) -> int:
@@ -271,12 +272,8 @@ def _misses(found: Sequence[Verdict]) -> str:
                 f"{one.excess:.1f}",
             ]
         )
-    return _markdown([*CELL, "figure", "Linux → Forebay", "× allowed"], rows)
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    heads = [*CELL, "figure", "Linux → Forebay", "× allowed"]
+    return markdown_table(heads, rows).rstrip()
 
 
 def keep(kernel: pl.DataFrame, out: Path) -> None:
