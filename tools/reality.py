@@ -13,7 +13,7 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -277,9 +277,23 @@ def _misses(found: Sequence[Verdict]) -> str:
 
 
 def keep(kernel: pl.DataFrame, out: Path) -> None:
-    """Linux's runs as text, a line for each, in six digits: no difference that counts is less."""
+    """Linux's runs as text, a line for each, in six digits: no difference that counts is less.
+
+    Runs that `out` has already stay, but for those that were made again.
+    """
     frame = kernel.select(*AXES, *MEASURED).with_columns(pl.selectors.float().round_sig_figs(6))
-    frame.write_csv(out)
+    if out.exists():
+        frame = pl.concat([kept(out, frame.schema), frame])
+    place = pl.int_range(pl.len()).min().over(*AXES)
+    frame = frame.with_columns(place=place).unique(
+        [*AXES, "seed"], keep="last", maintain_order=True
+    )
+    frame.sort("place", "seed").drop("place").write_csv(out)
+
+
+def kept(runs: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """What `keep` wrote, with the columns' types of a study's frame."""
+    return pl.read_csv(runs, schema_overrides=schema)
 
 
 def main() -> int:
@@ -289,19 +303,19 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     tasks = parser.add_subparsers(dest="task", required=True)
-    kept = tasks.add_parser("keep", help="keep what Linux did")
-    kept.add_argument("kernel", type=Path, help="frame.parquet of the study on the kernel")
+    keeping = tasks.add_parser("keep", help="keep what Linux did, beside what is kept")
+    keeping.add_argument("kernel", type=Path, help="frame.parquet of the study on the kernel")
     written = tasks.add_parser("page", help="write the page")
     written.add_argument("packets", type=Path, help="frame.parquet of the simulated study")
     written.add_argument("kernel", type=Path, help="what Linux did, kept")
-    for task in (kept, written):
+    for task in (keeping, written):
         task.add_argument("--out", type=Path, required=True, help="file to write")
     given = parser.parse_args()
     if given.task == "keep":
         keep(pl.read_parquet(given.kernel), given.out)
         return 0
     packets = pl.read_parquet(given.packets)
-    kernel = pl.read_csv(given.kernel, schema_overrides=packets.select(*AXES, *MEASURED).schema)
+    kernel = kept(given.kernel, packets.select(*AXES, *MEASURED).schema)
     found = verdicts(packets, kernel)
     seeds = Seeds.of_cells(packets), Seeds.of_cells(kernel)
     given.out.write_text(page(found, *seeds, len(_cells(packets))), encoding="utf-8")

@@ -52,6 +52,15 @@ def frame(delays_s: list[float]) -> pl.DataFrame:
     )
 
 
+def test_what_linux_did_is_kept_beside_what_it_did_before(tmp_path: Path) -> None:
+    runs, before, other = tmp_path / "kernel.csv", frame([0.02, 0.03]), frame([0.05])
+    reality.keep(pl.concat([before, other.with_columns(law=pl.lit("blue"))]), runs)
+    reality.keep(frame([0.02, 0.04, 0.05]), runs)
+    found = reality.kept(runs, before.schema)
+    assert found["law"].to_list() == ["pi", "pi", "pi", "blue"]
+    assert found["delay_mean_s"].to_list() == [0.02, 0.04, 0.05, 0.05]
+
+
 def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
     linux, three = frame([0.0200, 0.0201, 0.0199]), reality.Seeds(3, 3)
     for ours, agrees, proven in [

@@ -119,8 +119,10 @@ class Wish:
 
 def _shares(runs: Runs) -> list[Wish]:
     """Fairness, use of the link and few losses, of the laws that keep up at most places."""
-    means = runs.table.group_by("law", maintain_order=True).agg(
-        pl.col("jain").mean(), (pl.col("kept") >= KEEPS_UP).mean().alias("up")
+    means = (
+        runs.table.group_by("law", maintain_order=True)
+        .agg("jain", (pl.col("kept") >= KEEPS_UP).mean().alias("up"))
+        .with_columns(pl.col("jain").list.mean())
     )
     jain = means.sort("jain", "law", descending=[True, False]).select("law", "jain").rows()
     own = [(law, value) for law, value in jain if law not in runs.per_flow]
