@@ -284,11 +284,9 @@ def keep(kernel: pl.DataFrame, out: Path) -> None:
     frame = kernel.select(*AXES, *MEASURED).with_columns(pl.selectors.float().round_sig_figs(6))
     if out.exists():
         frame = pl.concat([kept(out, frame.schema), frame])
-    place = pl.int_range(pl.len()).min().over(*AXES)
-    frame = frame.with_columns(place=place).unique(
-        [*AXES, "seed"], keep="last", maintain_order=True
-    )
-    frame.sort("place", "seed").drop("place").write_csv(out)
+    frame = frame.with_row_index("row").with_columns(cell=pl.col("row").min().over(*AXES))
+    frame = frame.unique([*AXES, "seed"], keep="last").sort("cell", "seed")
+    frame.drop("row", "cell").write_csv(out)
 
 
 def kept(runs: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
