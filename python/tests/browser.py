@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+#: A busy machine takes its time; what never comes fails all the same.
+PATIENCE_MS = 180_000
 CHROMIUM = Path("/usr/bin/chromium")
 needs_chromium = pytest.mark.skipif(
     not CHROMIUM.exists(), reason="chromium is not here: apt-get install chromium"
@@ -72,15 +74,17 @@ def faults() -> list[str]:
     return []
 
 
+def new_page(browser: Browser, width: int, height: int, **options: Any) -> Page:
+    """An empty page of so many pixels, in a context of its own, that waits for long."""
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context.new_page()
+
+
 def opened(
     browser: Browser, address: str, faults: list[str], width: int = 1440, scheme: str = "light"
 ) -> Page:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type]
-        accept_downloads=True,
-    )
-    page = context.new_page()
+    page = new_page(browser, width, 900, color_scheme=scheme, accept_downloads=True)
     page.on(
         "console",
         lambda it: faults.append(it.text) if it.type in ("error", "warning") else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from browser import PATIENCE_MS, browser, needs_chromium, new_page
 
 import forebay
 from forebay.figures import moving
@@ -20,11 +20,7 @@ from forebay.figures.style import COLOURS
 from forebay.results.result import Result
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not here: make set-up")
-
-CHROMIUM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(
-    not CHROMIUM, reason="chromium is not here: apt install chromium"
-)
+__all__ = ["browser"]  # a fixture that is in force here
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +32,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return forebay.run(path, seeds=3)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
 def page(browser: Any, out: Path) -> Iterator[Any]:
     """The report from its file, without any network; what the browser complains of fails."""
-    context = browser.new_context(viewport={"width": 1100, "height": 900}, offline=True)
-    opened = context.new_page()
+    opened = new_page(browser, 1100, 900, offline=True)
     faults: list[str] = []
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.on(
@@ -59,7 +46,7 @@ def page(browser: Any, out: Path) -> Iterator[Any]:
     opened.goto((out / "report.html").as_uri())
     opened.wait_for_selector('figure[data-moving="flows-2"] canvas')
     yield opened
-    context.close()
+    opened.context.close()
     assert faults == []
 
 
@@ -102,7 +89,7 @@ def drag(page: Any, name: str, start: float, end: float) -> None:
     page.mouse.up()
 
 
-@needs_browser
+@needs_chromium
 def test_a_zoom_goes_through_every_figure_over_time(page: Any) -> None:
     assert view(page, "queue-1") == (0, 4)
     shares = view(page, "delay-1")
@@ -126,7 +113,7 @@ def test_a_zoom_goes_through_every_figure_over_time(page: Any) -> None:
     assert view(page, "queue-2") == (0, 4)
 
 
-@needs_browser
+@needs_chromium
 def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> None:
     samples = pl.read_parquet(out / "samples.parquet").filter(
         pl.col("point") == pl.col("point").first(), law="pi", link="bottleneck"
@@ -147,11 +134,12 @@ def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> Non
         seen.add(found[4])
         # The other figures show the same moment; to scroll to one would take the pointer away.
         sibling = page.locator('figure[data-moving="loss-1"] .reading').first
-        sync_api.expect(sibling).to_contain_text(re.compile(r"\d s.*\d %", re.DOTALL))
+        told = re.compile(r"\d s.*\d %", re.DOTALL)
+        sync_api.expect(sibling).to_contain_text(told, timeout=PATIENCE_MS)
     assert len(seen) > 1
 
 
-@needs_browser
+@needs_chromium
 def test_a_curve_that_is_switched_off_is_gone(page: Any) -> None:
     queue = figure(page, "queue-1")
     blue, orange = COLOURS[:2]
@@ -177,7 +165,7 @@ def test_a_curve_that_is_switched_off_is_gone(page: Any) -> None:
     assert min(colours(both, blue), colours(both, orange)) > 50
 
 
-@needs_browser
+@needs_chromium
 def test_a_click_leaves_one_flow_alone(page: Any) -> None:
     flows = figure(page, "flows-1")
     over = flows.locator(".u-over").first
@@ -193,7 +181,7 @@ def test_a_click_leaves_one_flow_alone(page: Any) -> None:
     assert f"{name[1]}:" in flows.locator(".reading").first.inner_text()
 
 
-@needs_browser
+@needs_chromium
 def test_tables_sort_by_click_and_by_key(page: Any) -> None:
     table = page.locator("table").first
     heading = table.locator("th", has_text="Queue")
@@ -214,7 +202,7 @@ def test_tables_sort_by_click_and_by_key(page: Any) -> None:
     assert heading.get_attribute("aria-sort") == "descending"
 
 
-@needs_browser
+@needs_chromium
 def test_print_and_pages_without_a_script_have_the_static_figures(
     page: Any, browser: Any, out: Path
 ) -> None:
@@ -223,24 +211,24 @@ def test_print_and_pages_without_a_script_have_the_static_figures(
     page.emulate_media(media="print")
     assert all(one.is_visible() for one in page.locator("figure .static").all())
     assert not any(one.is_visible() for one in page.locator(".live").all())
-    context = browser.new_context(java_script_enabled=False)
-    plain = context.new_page()
+    plain = new_page(browser, 1200, 900, java_script_enabled=False)
     plain.goto((out / "report.html").as_uri())
     assert all(one.is_visible() for one in plain.locator("figure .static").all())
     assert not plain.locator(".live").count()
-    context.close()
+    plain.context.close()
 
 
-@needs_browser
+@needs_chromium
 def test_the_first_screen_answers(browser: Any, out: Path) -> None:
     """Three sentences, the queue and the table of what laws are compared by; no scrolling to the
     side, and columns to choose."""
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page = new_page(browser, 1200, 900)
     page.goto(f"file://{out}/report.html")
     page.wait_for_selector('figure[data-moving="glance"] canvas')
     assert page.locator(".answers li").count() == 3
     for part in (".answers", "figure.glance canvas", "table.choose"):
         box = page.locator(part).first.bounding_box()
+        assert box, part
         assert box["y"] >= 0, part
         assert box["y"] + min(box["height"], 200) <= 900, part
     assert not page.locator("details.run").evaluate("it => it.open")
@@ -257,15 +245,14 @@ def test_the_first_screen_answers(browser: Any, out: Path) -> None:
     assert not head.is_visible()
     last.check()
     assert head.is_visible()
-    page.close()
+    page.context.close()
 
 
-@needs_browser
+@needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible_and_fits_a_phone(browser: Any, out: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
-    opened = context.new_page()
+    opened = new_page(browser, 400, 800, color_scheme=scheme)
     opened.goto((out / "report.html").as_uri())
     opened.wait_for_selector('figure[data-moving="flows-2"] canvas')
     assert opened.evaluate("document.documentElement.scrollWidth") <= 400
@@ -276,7 +263,7 @@ def test_the_page_is_accessible_and_fits_a_phone(browser: Any, out: Path, scheme
         if one["impact"] in ("serious", "critical")
     ]
     assert serious == []
-    context.close()
+    opened.context.close()
 
 
 def test_long_curves_keep_their_peaks(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
