@@ -10,35 +10,20 @@ mod quic;
 use std::time::Instant;
 
 use forebay_net::{drive, Ecn, End, Endpoints, Event, Handle, Network, Options, Span, Time};
-use quic::Quic;
+use quic::{Quic, SCENARIO};
 
-const SCENARIO: &str = r#"
-    duration = "20s"
-    [bottleneck]
-    rate   = "1Gbit/s"
-    delay  = "1ms"
-    buffer = "3000p"
-    [[traffic]]
-    kind   = "external"
-    flows  = 1
-    label  = "mine"
-    rtt    = "40ms"
-    access = "10Gbit/s"
-    [[traffic]]
-    kind   = "ftp"
-    label  = "cubic"
-    flows  = 20
-    packet = "1500B"
-    rtt    = "40ms"
-    tcp    = "linux-cubic"
-    access = "10Gbit/s"
-    [[law]]
-    kind = "droptail"
-"#;
+/// The link is faster than any sender.
+const SETS: [(&str, &str); 4] = [
+    ("bottleneck.rate", "1Gbit/s"),
+    ("bottleneck.buffer", "3000p"),
+    ("traffic.0.access", "10Gbit/s"),
+    ("traffic.1.access", "10Gbit/s"),
+];
 
 fn network<P: forebay_net::Payload>(law: &str) -> Network<P> {
     let options = Options {
         laws: vec![law.to_owned()],
+        sets: SETS.map(|(key, text)| (key.into(), text.into())).into(),
         ..Options::default()
     };
     Network::with_options(SCENARIO, &options, 1).expect("a scenario")

@@ -17,11 +17,13 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import polars
 from beside import Comparison, Figure, Row, count_within, progress, table
 
 import forebay
+from forebay.scenarios.builder import toml
 
 THEIRS = Path(__file__).with_name("udp_prague.json")
 PROGRAMS = ("udp_prague_sender", "udp_prague_receiver")
@@ -60,57 +62,34 @@ rate_back = "1Tbit/s"
 kind = "dualpi2"
 """
 #: A packet is 1400 bytes of payload with UDP's, IP's and Ethernet's headers.
-PROGRAM = """
-[[traffic]]
-kind   = "program"
-label  = "prague"
-server = "./udp_prague_sender -p 8080"
-client = "./udp_prague_receiver -a $FOREBAY_SERVER -p 8080 -c"
-files  = ["udp_prague_sender", "udp_prague_receiver"]
-flows  = {flows}
-packet = "1442B"
-access = "1Tbit/s"
-header = "42B"
-rtt    = "{rtt}ms"
-start  = {{ uniform = ["0s", "0.5s"] }}
-"""
-OURS = """
-[[traffic]]
-kind   = "ftp"
-label  = "prague"
-tcp    = "prague"
-ecn    = "l4s"
-flows  = {flows}
-packet = "1442B"
-access = "1Tbit/s"
-header = "42B"
-gso    = false
-rtt    = "{rtt}ms"
-start  = {{ uniform = ["0s", "0.5s"] }}
-"""
-CUBIC = """
-[[traffic]]
-kind           = "ftp"
-label          = "cubic"
-tcp            = "linux-cubic"
-flows          = {flows}
-packet         = "1514B"
-access         = "1Tbit/s"
-header         = "66B"
-gso            = false
-rtt            = "{rtt}ms"
-start          = {{ uniform = ["0s", "0.5s"] }}
-initial_window = "10p"
-delayed_ack    = true
-ack_delay      = "40ms"
-quick_acks     = 16
-"""
+PRAGUE = {"label": "prague", "packet": "1442B", "header": "42B"}
+PROGRAM = PRAGUE | {
+    "kind": "program",
+    "server": "./udp_prague_sender -p 8080",
+    "client": "./udp_prague_receiver -a $FOREBAY_SERVER -p 8080 -c",
+    "files": list(PROGRAMS),
+}
+OURS = PRAGUE | {"kind": "ftp", "tcp": "prague", "ecn": "l4s", "gso": False}
+CUBIC = {
+    "kind": "ftp",
+    "label": "cubic",
+    "tcp": "linux-cubic",
+    "packet": "1514B",
+    "header": "66B",
+    "gso": False,
+    "initial_window": "10p",
+    "delayed_ack": True,
+    "ack_delay": "40ms",
+    "quick_acks": 16,
+}
 
 
-def scenario(case: tuple[int, int, int], sender: str, beside: bool) -> str:
+def scenario(case: tuple[int, int, int], sender: dict[str, Any], beside: bool) -> str:
     rate, rtt, flows = case
-    parts = [LINK, sender, CUBIC if beside else ""]
-    return "".join(part.format(rate=rate, rtt=rtt, flows=flows) for part in parts)
+    path = {"access": "1Tbit/s", "rtt": f"{rtt}ms", "start": {"uniform": ["0s", "0.5s"]}}
+    senders = [sender, CUBIC] if beside else [sender]
+    tables = {"traffic": [it | path | {"flows": flows} for it in senders]}
+    return LINK.format(rate=rate) + toml(tables)
 
 
 def figures(text: str, folder: Path, seeds: int, engine: str) -> dict[str, list[float]]:

@@ -23,6 +23,7 @@ import pytest
 from forebay.base import signals
 from forebay.cli.main import main
 from forebay.figures import style
+from forebay.scenarios.builder import toml
 
 if TYPE_CHECKING:
     from forebay.results.result import Result
@@ -83,6 +84,15 @@ rate = "{rate}"
 delay = "{delay}"
 buffer = "{buffer}"
 {more}"""
+
+
+def table(name: str, **keys: Any) -> str:
+    """A table of one of a scenario's lists, such as `[[traffic]]`."""
+    return toml({name: [keys]})
+
+
+def two_laws(first: str, second: str) -> str:
+    return table("law", kind=first) + table("law", kind=second)
 
 
 #: Next to the built-in `pi`: the same arithmetic in the same order.

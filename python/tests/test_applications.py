@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conftest import one_bottleneck, table, two_laws
+
 import forebay
 
-SCENARIO = """
-duration = "30s"
-measure  = ["10s", "30s"]
-
-[bottleneck]
-rate   = "5Mbit/s"
-delay  = "10ms"
-buffer = "60p"
-
-[[traffic]]
-kind   = "ftp"
-flows  = 2
-rtt    = "40ms"
-packet = "1500B"
-tcp    = "cubic"
-
-[[traffic]]
-kind  = "voice"
-flows = 3
-rtt   = "40ms"
-start = { uniform = ["0s", "20ms"] }
-
-[[traffic]]
-kind   = "video"
-flows  = 1
-rtt    = "40ms"
-packet = "1500B"
-tcp    = "cubic"
-ladder = ["300kbit/s", "1Mbit/s", "2Mbit/s"]
-
-[[law]]
-kind = "droptail"
-
-[[law]]
-kind = "fq-codel"
-"""
+OF_TCP = {"rtt": "40ms", "packet": "1500B", "tcp": "cubic"}
+SCENARIO = (
+    one_bottleneck(("10s", "30s"), "5Mbit/s", "60p", delay="10ms")
+    + table("traffic", kind="ftp", flows=2, **OF_TCP)
+    + table("traffic", kind="voice", flows=3, rtt="40ms", start={"uniform": ["0s", "20ms"]})
+    + table("traffic", kind="video", flows=1, **OF_TCP, ladder=["300kbit/s", "1Mbit/s", "2Mbit/s"])
+    + two_laws("droptail", "fq-codel")
+)
 
 
 def test_metrics_tell_what_calls_and_viewers_get(tmp_path: Path) -> None:

@@ -59,13 +59,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return forebay.run(path)
 
 
-@pytest.fixture(scope="module")
-def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("out") / "result"
-    result.report(directory)
-    return directory
-
-
 def text_of(result: Result, kind: str) -> str:
     return " ".join(re.findall(r">([^<>]+)</text>", result.plot(kind).svg()))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import Cli
+from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
@@ -17,15 +17,7 @@ from tools import docs
 from tools.docs import examples, files
 
 #: A link that every example loads.
-LINK = """\
-duration = "5s"
-measure  = ["1s", "5s"]
-
-[bottleneck]
-rate   = "10Mbit/s"
-buffer = "200p"
-
-"""
+LINK = one_bottleneck(("1s", "5s"), "10Mbit/s", "200p")
 LAW = '\n[[law]]\nkind = "pi"\n'
 CSV = "time_s,size_bytes,flow\n" + "".join(f"{i / 100},1000,one\n" for i in range(300))
 

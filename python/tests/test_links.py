@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from conftest import Cli
+from conftest import Cli, table
 
 import forebay
 from forebay import ScenarioError, fluid
@@ -64,21 +64,18 @@ delay  = "5ms"
 buffer = "80p"
 """
 
-FLOWS = """
-[[traffic]]
-kind   = "ftp"
-label  = "long"
-flows  = 20
-path   = ["R2", "R3", "R4", "R5"]
-rtt    = "60ms"
+PATH = ["R2", "R3", "R4", "R5"]
 
-[[traffic]]
-kind   = "ftp"
-label  = "short"
-flows  = 5
-path   = ["R2", "R3"]
-rtt    = "40ms"
-"""
+
+def of_tcp(path: list[str]) -> str:
+    """Long flows along a path, and short ones over the first link."""
+    long = {"path": path} if path else {}
+    return table("traffic", kind="ftp", label="long", flows=20, rtt="60ms", **long) + table(
+        "traffic", kind="ftp", label="short", flows=5, rtt="40ms", path=["R2", "R3"]
+    )
+
+
+FLOWS = of_tcp(PATH)
 
 PI = """
 [[law]]
@@ -186,7 +183,7 @@ def test_the_command_line_shows_the_links(cli: Cli, tmp_path: Path) -> None:
 
 def test_acks_wait_where_a_link_goes_their_way(tmp_path: Path) -> None:
     own = '[[traffic]]\nkind = "ftp"\nlabel = "up"\nflows = 5\npath = ["R3", "R2"]\nrtt = "40ms"\n'
-    flows = FLOWS.replace(', "R4", "R5"', "")
+    flows = of_tcp(PATH[:2])
     path = write(tmp_path, HEAD + MAIN + BACK + flows + PI)
     alone = forebay.run(path, seeds=1).runs[0]
     # An ACK of 40 bytes for every packet, but for those under way at the end.
@@ -206,7 +203,7 @@ def traced(text: str, name: str = "cell.down") -> str:
 
 
 def one_link(folder: Path, name: str = "cell.down") -> Path:
-    flows = FLOWS.replace('path   = ["R2", "R3", "R4", "R5"]\n', "")
+    flows = of_tcp([])
     return write(folder, HEAD + traced(MAIN, name) + flows + PI)
 
 
@@ -288,7 +285,7 @@ def test_a_recorded_trace(tmp_path: Path, name: str) -> None:
     assert result.runs[0].metrics["utilisation"] > 0.5
 
 
-SWEPT = HEAD + MAIN.replace('name   = "Q2"\n', "") + NEXT + FLOWS.replace(', "R5"', "") + PI
+SWEPT = HEAD + MAIN.replace('name   = "Q2"\n', "") + NEXT + of_tcp(PATH[:3]) + PI
 MINE = '[[law]]\nkind = "pi"\nlabel = "mine"\ntarget = "20p"\n'
 
 

@@ -6,21 +6,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Cli, one_bottleneck
+from conftest import Cli, one_bottleneck, table
 
 import forebay
 from forebay.runs import descriptions
 from forebay.scenarios import names
 
 LINK = one_bottleneck(("2s", "6s"), "20Mbit/s", "400p")
-FLOWS = """[[traffic]]
-kind  = "ftp"
-label = "them"
-flows = 4
-rtt   = "20ms"
-packet = "1500B"
-tcp   = "{tcp}"
-"""
+PI = table("law", kind="pi")
+
+
+def flows(tcp: str, **keys: object) -> str:
+    more = {"packet": "1500B", "tcp": tcp} | keys
+    return table("traffic", kind="ftp", label="them", flows=4, rtt="20ms", **more)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,7 @@ tcp   = "{tcp}"
 def test_what_is_wrong_is_said_in_a_line(
     cli: Cli, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    (tmp_path / "F").write_text(LINK + FLOWS.format(tcp="reno") + '[[law]]\nkind = "pi"\n')
+    (tmp_path / "F").write_text(LINK + flows("reno") + PI)
     done = cli(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert said in done.stderr
@@ -55,7 +53,7 @@ def test_a_step_of_the_environment_is_named_as_its_argument() -> None:
 
 
 def test_a_whole_number_may_be_written_as_a_float() -> None:
-    text = LINK + FLOWS.format(tcp="reno") + '[[law]]\nkind = "pi"\n'
+    text = LINK + flows("reno") + PI
     result = forebay.run(text, sets=["traffic.0.flows=2e1", "seeds=1"])
     assert result.plan.points[0].traffic[0].flows == 20
 
@@ -72,25 +70,25 @@ def test_a_file_that_is_set_may_be_named_as_from_here(
         forebay.run("arrivals/uplink", sets=sets)
 
 
-def warnings(tcp: str, ecn: str, law: str = "pi", link: str = "") -> list[str]:
-    text = LINK + link + FLOWS.format(tcp=tcp) + f'ecn = {ecn}\n[[law]]\nkind = "{law}"\n'
+def warnings(tcp: str, ecn: bool | str, law: str = "pi", link: str = "") -> list[str]:
+    text = LINK + link + flows(tcp, ecn=ecn) + table("law", kind=law)
     return [said for said, _ in descriptions.warnings(forebay.run(text, seeds=1))]
 
 
 @pytest.mark.parametrize("tcp", ["prague", "dctcp"])
 def test_senders_that_need_marks_are_warned_of(tcp: str) -> None:
-    told = [said for said in warnings(tcp, "false") if said.startswith("them: its packets")]
+    told = [said for said in warnings(tcp, False) if said.startswith("them: its packets")]
     assert len(told) == 1
     assert f"{tcp} then answers drops alone, as reno does" in told[0]
-    assert not any(said.startswith("them: ") for said in warnings(tcp, "true"))
-    unmarked = warnings(tcp, "true", link="ecn = false\n")
+    assert not any(said.startswith("them: ") for said in warnings(tcp, True))
+    unmarked = warnings(tcp, True, link="ecn = false\n")
     assert any(said.startswith("them: no link marks") for said in unmarked)
-    assert not any(said.startswith("them: ") for said in warnings("linux-cubic", "false"))
+    assert not any(said.startswith("them: ") for said in warnings("linux-cubic", False))
 
 
 def test_a_set_point_of_classic_flows_is_not_missed_by_others() -> None:
     """Flows of L4S wait in a queue of their own."""
-    missed = [said for said in warnings("prague", '"l4s"', "dualpi2") if "set-point" in said]
+    missed = [said for said in warnings("prague", "l4s", "dualpi2") if "set-point" in said]
     assert missed == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from conftest import Cli
+from conftest import Cli, one_bottleneck, table
 from guest_marks import needs_guest
 
 import forebay
@@ -21,36 +21,21 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "quic-transfer"
 
 #: Its program reads a file, says something on both streams, and fails.
-STUDY = """
-duration = "4s"
-measure  = ["1s", "4s"]
-seeds    = 2
-
-[bottleneck]
-rate   = "15Mbit/s"
-buffer = "150p"
-
-[[traffic]]
-kind   = "program"
-flows  = 1
-client = "cat words; echo bad >&2; exit 7"
-files  = "words"
-packet = "1500B"
-rtt    = "40ms"
-
-[[traffic]]
-kind   = "ftp"
-tcp    = "linux-cubic"
-flows  = 1
-packet = "1500B"
-rtt    = "40ms"
-
-[[law]]
-kind = "codel"
-
-[sweep]
-"traffic.1.flows" = [1, 2]
-"""
+STUDY = (
+    one_bottleneck(("1s", "4s"), "15Mbit/s", "150p", delay="0ms", seeds=2)
+    + table(
+        "traffic",
+        kind="program",
+        flows=1,
+        client="cat words; echo bad >&2; exit 7",
+        files="words",
+        packet="1500B",
+        rtt="40ms",
+    )
+    + table("traffic", kind="ftp", tcp="linux-cubic", flows=1, packet="1500B", rtt="40ms")
+    + table("law", kind="codel")
+    + '[sweep]\n"traffic.1.flows" = [1, 2]\n'
+)
 
 
 def scenario(folder: Path) -> Path:

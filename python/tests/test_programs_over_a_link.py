@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import started
+from conftest import one_bottleneck, started, table
 from links import (
     commands_with,
     marked,
@@ -35,22 +35,10 @@ __all__ = ["marked", "nothing_stays"]
 
 #: However late a busy machine is, these runs are sound.
 ENGINE = LinkEngine(limits=Limits(attempts=1, void_lateness="10s", void_rate="100%"))
-TOP = """
-duration = "4s"
-measure  = ["1s", "4s"]
-seeds    = 1
-
-[bottleneck]
-rate   = "10Mbit/s"
-buffer = "100p"
-
-[[law]]
-kind = "codel"
-"""
-PROGRAM = '\n[[traffic]]\nkind = "program"\nflows = 1\npacket = "1500B"\nrtt = "20ms"\n'
-FTP = (
-    '\n[[traffic]]\nkind = "ftp"\ntcp = "linux-cubic"\nflows = 1\npacket = "1500B"\nrtt = "20ms"\n'
-)
+TOP = one_bottleneck(("1s", "4s"), "10Mbit/s", "100p", delay="0ms", seeds=1)
+TOP += table("law", kind="codel")
+PROGRAM = table("traffic", kind="program", flows=1, packet="1500B", rtt="20ms")
+FTP = table("traffic", kind="ftp", tcp="linux-cubic", flows=1, packet="1500B", rtt="20ms")
 
 
 def told(result: forebay.Result, out: Path) -> list[dict[str, object]]:

@@ -561,6 +561,19 @@ def test_compare_design_and_reasons(
 
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_button_switches_between_light_and_dark(
+    browser: Browser, server: tuple[str, int], faults: list[str], scheme: str
+) -> None:
+    page = opened(browser, server[0] + "#duration=5s", faults, 900, scheme)
+    dark = "getComputedStyle(document.body).backgroundColor === 'rgb(18, 23, 28)'"
+    for now in (scheme == "dark", scheme != "dark", scheme == "dark"):
+        assert page.evaluate(dark) == now
+        page.click("#theme")
+    assert faults == []
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 900, 1440])
 def test_it_fits_and_axe_finds_nothing_serious(
     browser: Browser,

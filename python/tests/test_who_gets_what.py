@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import one_bottleneck
+from conftest import one_bottleneck, table, two_laws
 
 import forebay
 from forebay.base.metrics import TRAFFIC_METRICS
 from forebay.pages import tables
 
-SCENARIO = (
-    one_bottleneck(("4s", "12s"), "20Mbit/s", "200p", seeds=2)
-    + """
-[[traffic]]
-kind   = "ftp"
-label  = "near"
-flows  = 1
-rtt    = "20ms"
-packet = "1500B"
-tcp    = "linux-cubic"
-[[traffic]]
-kind   = "ftp"
-label  = "far"
-flows  = 3
-rtt    = ["60ms", "100ms"]
-packet = "1500B"
-tcp    = "linux-cubic"
-[[law]]
-kind = "codel"
-[[law]]
-kind = "droptail"
-"""
-)
-ALONE = SCENARIO[: SCENARIO.rindex("[[traffic]]")] + SCENARIO[SCENARIO.index("[[law]]") :]
+
+def flows(label: str, count: int, rtt: str | list[str]) -> str:
+    return table(
+        "traffic", kind="ftp", label=label, flows=count, rtt=rtt, packet="1500B", tcp="linux-cubic"
+    )
+
+
+LINK = one_bottleneck(("4s", "12s"), "20Mbit/s", "200p", seeds=2)
+NEAR = flows("near", 1, "20ms")
+LAWS = two_laws("codel", "droptail")
+SCENARIO = LINK + NEAR + flows("far", 3, ["60ms", "100ms"]) + LAWS
 
 
 @pytest.fixture(scope="module")
@@ -71,24 +57,15 @@ def test_the_parts_make_up_the_whole(result: forebay.Result) -> None:
 
 
 def test_one_traffic_alone_is_not_told_apart() -> None:
-    result = forebay.run(ALONE, seeds=1)
+    result = forebay.run(LINK + NEAR + LAWS, seeds=1)
     assert all(run.traffic == [] for run in result.runs)
     assert result.traffic.is_empty()
     assert "Who gets what" not in str(result)
 
 
 def test_a_source_without_tcp_sends_nothing_again() -> None:
-    start, end = SCENARIO.rindex("[[traffic]]"), SCENARIO.index("[[law]]")
-    calls = """[[traffic]]
-kind  = "cbr"
-label = "calls"
-flows = 2
-rate  = "2Mbit/s"
-rtt   = "60ms"
-"""
-    text = SCENARIO[:start] + calls + SCENARIO[end:]
-    assert tomllib.loads(text)["traffic"][1]["kind"] == "cbr"
-    for run in forebay.run(text, seeds=1).runs:
+    calls = table("traffic", kind="cbr", label="calls", flows=2, rate="2Mbit/s", rtt="60ms")
+    for run in forebay.run(LINK + NEAR + calls + LAWS, seeds=1).runs:
         metrics = run.traffic[1].metrics
         assert metrics["resent_rate"] != metrics["resent_rate"]
         assert metrics["goodput_bps"] == pytest.approx(4e6, rel=0.1)

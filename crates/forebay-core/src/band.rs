@@ -33,13 +33,8 @@ impl<P: Packet> Band<P> {
         Ok(Band {
             queue: Ring::new(),
             view: QueueView {
-                packets: 0,
-                bytes: 0,
-                limit_packets: limit_packets(site.buffer),
-                rate: site.rate,
                 idle_since: Some(Time::ZERO),
-                head_since: None,
-                others: Others::default(),
+                ..QueueView::busy(0, 0, limit_packets(site.buffer), site.rate)
             },
             buffer: site.buffer,
             ecn: site.ecn,

@@ -120,6 +120,19 @@ pub struct Others {
 }
 
 impl QueueView {
+    /// Packets of one size behind a busy link, alone, without the time at which they came.
+    pub fn busy(packets: u32, packet_bytes: u32, limit_packets: u32, rate: Rate) -> Self {
+        QueueView {
+            packets,
+            bytes: u64::from(packets) * u64::from(packet_bytes),
+            limit_packets,
+            rate,
+            idle_since: None,
+            head_since: None,
+            others: Others::default(),
+        }
+    }
+
     /// How long the packet at the head has waited; zero where there is none.
     pub fn head_age(&self, now: Time) -> Span {
         self.head_since.map_or(Span::ZERO, |since| now.since(since))

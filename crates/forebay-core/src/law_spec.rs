@@ -235,20 +235,13 @@ impl LawSpec {
         source: &'static str,
     ) -> LawSpec {
         LawSpec {
-            kind,
-            title,
-            source,
-            equation: "",
-            params: R::SPECS,
-            queue: "fifo",
             goals: R::GOALS,
             baseline: R::BASELINE,
             reality: R::REALITY,
             slowed_by: R::SLOWED_BY,
             set_point: R::SET_POINT,
-            definition: &Declared::<R>(PhantomData),
-            search_in_queues: None,
             is_own: false,
+            ..LawSpec::own(kind, title, source, R::SPECS, &Declared::<R>(PhantomData))
         }
     }
 
@@ -302,22 +295,15 @@ impl LawSpec {
         }
     }
 
-    /// As [`Self::in_queue`], where the queue makes several loops of the law's one: its linear
-    /// model and its design rule hold no more, and a search by them becomes `search`.
+    /// Of a law in a queue that makes several loops of its one: its linear model and its design
+    /// rule hold no more, and a search by them becomes `search`.
     #[must_use]
-    pub const fn in_several_queues(
-        self,
-        queue: &'static str,
-        kind: &'static str,
-        title: &'static str,
-        source: &'static str,
-        search: fn(&Conditions) -> Search,
-    ) -> LawSpec {
+    pub const fn with_several_loops(self, search: fn(&Conditions) -> Search) -> LawSpec {
         LawSpec {
             goals: &[],
             slowed_by: None,
             search_in_queues: Some(search),
-            ..self.in_queue(queue, kind, title, source)
+            ..self
         }
     }
 

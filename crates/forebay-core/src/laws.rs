@@ -42,7 +42,7 @@ pub fn baseline() -> &'static crate::law_spec::LawSpec {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Site};
+    use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Site};
     use crate::periodic::{Controller, Sample};
     use crate::rng::Rng;
     use crate::units::{Bytes, Rate, Span, Time};
@@ -57,15 +57,7 @@ pub(crate) mod testing {
     }
 
     pub fn view(packets: u32) -> QueueView {
-        QueueView {
-            packets,
-            bytes: u64::from(packets) * 1000,
-            limit_packets: 800,
-            rate: site().rate,
-            idle_since: None,
-            head_since: None,
-            others: Others::default(),
-        }
+        QueueView::busy(packets, 1000, 800, site().rate)
     }
 
     /// An arriving TCP packet.

@@ -2,14 +2,17 @@
 //! being registered.
 
 mod common;
+#[path = "common/law_steps.rs"]
+mod law_steps;
 
 use forebay_core::laws::{self, LAWS};
 use forebay_core::linear::OperatingPoint;
 use forebay_core::search::{Axis, Condition, Conditions, Search, Settings};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
-    Value, Verdict,
+    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
+    Verdict,
 };
+use law_steps::{steps, Step};
 use proptest::prelude::*;
 
 fn site() -> Site {
@@ -32,29 +35,6 @@ fn build(spec: &LawSpec) -> Box<dyn Law> {
         .unwrap_or_else(|e| panic!("{}: {e}", spec.kind))
 }
 
-/// One thing that can happen to a law.
-#[derive(Clone, Debug)]
-enum Step {
-    Enqueue { bytes: u32, ect: bool },
-    Dequeue { bytes: u32 },
-    Overflow,
-    Idle,
-    Tick,
-}
-
-fn steps() -> impl Strategy<Value = Vec<(u64, u32, Step)>> {
-    let step = prop_oneof![
-        6 => (1u32..65_536, any::<bool>()).prop_map(|(bytes, ect)| Step::Enqueue { bytes, ect }),
-        3 => (1u32..65_536).prop_map(|bytes| Step::Dequeue { bytes }),
-        1 => Just(Step::Overflow),
-        1 => Just(Step::Idle),
-        2 => Just(Step::Tick),
-    ];
-    // (nanoseconds since the last step, queue length, step), with long silences among them.
-    let gap = prop_oneof![8 => 0u64..10_000_000, 1 => 0u64..20_000_000_000];
-    proptest::collection::vec((gap, 0u32..500, step), 1..300)
-}
-
 /// Drives a law by every hook, checks its probability after each step, and returns its verdicts.
 fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdict> {
     drive_watching(law, seed, steps, true, true).0
@@ -75,20 +55,16 @@ fn drive_watching(
     for (gap, packets, step) in steps {
         now += Span::from_nanos(*gap);
         let q = QueueView {
-            packets: *packets,
-            bytes: u64::from(*packets) * 1000,
-            limit_packets: 500,
-            rate: site().rate,
             idle_since: (*packets == 0).then_some(Time::ZERO),
             head_since: (*packets > 0).then_some(Time::ZERO),
-            others: Others::default(),
+            ..QueueView::busy(*packets, 1000, 500, site().rate)
         };
-        let meta = |bytes, ecn| PacketMeta {
+        let meta = |bytes, ecn, tcp| PacketMeta {
             flow: 0,
             bytes,
             ecn,
             signal: signal(ecn),
-            tcp: bytes % 4 != 0,
+            tcp,
             sojourn: Span::from_millis(1),
         };
         match *step {
@@ -96,10 +72,10 @@ fn drive_watching(
             Step::Dequeue { .. } if !departures => verdicts.push(Verdict::Pass),
             Step::Enqueue { bytes, ect } => {
                 let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
-                verdicts.push(law.on_enqueue(now, &q, &meta(bytes, ecn), &mut rng));
+                verdicts.push(law.on_enqueue(now, &q, &meta(bytes, ecn, bytes % 4 != 0), &mut rng));
             }
-            Step::Dequeue { bytes } => {
-                verdicts.push(law.on_dequeue(now, &q, &meta(bytes, Ecn::NotEct), &mut rng));
+            Step::Dequeue { bytes, tcp } => {
+                verdicts.push(law.on_dequeue(now, &q, &meta(bytes, Ecn::NotEct, tcp), &mut rng));
             }
             Step::Overflow => law.on_overflow(now, &q),
             Step::Idle => law.on_idle(now, &q),
@@ -124,14 +100,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn probabilities_stay_in_range_on_any_input(steps in steps(), seed: u64) {
+    fn probabilities_stay_in_range_on_any_input(steps in steps(65_536, 20), seed: u64) {
         for spec in LAWS {
             drive(&mut *build(spec), seed, &steps);
         }
     }
 
     #[test]
-    fn same_seed_same_verdicts(steps in steps(), seed: u64) {
+    fn same_seed_same_verdicts(steps in steps(65_536, 20), seed: u64) {
         for spec in LAWS {
             let first = drive(&mut *build(spec), seed, &steps);
             let second = drive(&mut *build(spec), seed, &steps);
@@ -140,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn a_law_that_does_not_watch_packets_is_the_same_without_their_calls(steps in steps(), seed: u64) {
+    fn a_law_that_does_not_watch_packets_is_the_same_without_their_calls(steps in steps(65_536, 20), seed: u64) {
         for spec in LAWS {
             let (mut all, mut spared) = (build(spec), build(spec));
             let (arrivals, departures) = (spared.watches_arrivals(), spared.watches_departures());
@@ -152,7 +128,7 @@ proptest! {
 
     #[test]
     fn late_ticks_are_all_run(gaps in proptest::collection::vec(0u64..400_000_000, 1..40), packets in 0u32..500) {
-        let q = QueueView { packets, bytes: u64::from(packets) * 1000, limit_packets: 500, rate: site().rate, idle_since: None, head_since: None, others: Others::default() };
+        let q = QueueView::busy(packets, 1000, 500, site().rate);
         for spec in LAWS {
             let (mut late, mut prompt) = (build(spec), build(spec));
             let mut now = Time::ZERO;
@@ -261,13 +237,8 @@ fn intensity_is_the_rate_of_signals() {
     for spec in LAWS {
         for packets in [3, 8, 12, 100, 300, 450] {
             let q = QueueView {
-                packets,
-                bytes: u64::from(packets) * 1000,
-                limit_packets: 500,
-                rate: site().rate,
-                idle_since: None,
                 head_since: Some(Time::ZERO),
-                others: Others::default(),
+                ..QueueView::busy(packets, 1000, 500, site().rate)
             };
             let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
             // The queue stays as it is for 10 s: averages settle, integrals grow.

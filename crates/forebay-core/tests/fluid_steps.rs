@@ -3,8 +3,7 @@
 
 use forebay_core::laws::LAWS;
 use forebay_core::{
-    Bytes, Ecn, FluidStep, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site,
-    Span, Time,
+    Bytes, Ecn, FluidStep, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
 };
 
 const RATE: u64 = 8_000_000_000;
@@ -23,15 +22,10 @@ fn site() -> Site {
 fn view(queue_pkts: f64, now: Time) -> QueueView {
     let packets = (queue_pkts + 0.5) as u32;
     QueueView {
-        packets,
-        bytes: u64::from(packets) * 1000,
-        limit_packets: 100_000,
-        rate: site().rate,
-        idle_since: None,
-        others: Others::default(),
         head_since: Some(Time::from_nanos(
             now.as_nanos().saturating_sub(u64::from(packets) * 1000),
         )),
+        ..QueueView::busy(packets, 1000, 100_000, site().rate)
     }
 }
 

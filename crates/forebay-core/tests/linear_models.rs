@@ -4,8 +4,7 @@
 use forebay_core::laws::LAWS;
 use forebay_core::linear::{LoopFilter, OperatingPoint};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
-    Value,
+    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
 };
 use std::f64::consts::TAU;
 
@@ -75,13 +74,8 @@ impl Bench {
         let came_s = (self.now_s() - waited_s).max(0.0);
         let packets = (queue_pkts + self.rng.uniform()).floor().max(0.0) as u32;
         QueueView {
-            packets,
-            bytes: u64::from(packets) * 1000,
-            limit_packets: u32::MAX,
-            rate: site().rate,
-            idle_since: None,
-            others: Others::default(),
             head_since: (packets > 0).then_some(Time::from_nanos((1e9 * came_s) as u64)),
+            ..QueueView::busy(packets, 1000, u32::MAX, site().rate)
         }
     }
 

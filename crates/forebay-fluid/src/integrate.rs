@@ -68,7 +68,7 @@ struct Engine<'a> {
     /// Scratch: the queues that a step leads to, by bounds or without.
     led_to: Vec<f64>,
     /// Scratch: up to when each class sees the past.
-    looks_s: Vec<f64>,
+    observed_to_s: Vec<f64>,
     /// Scratch: by queue, share of packets without a signal at both ends of a step.
     kept: Vec<[Kept; 2]>,
     rows: Rows,
@@ -84,7 +84,7 @@ impl<'a> Engine<'a> {
             slopes,
             floors: system.floors(&state),
             led_to: vec![0.0; system.queues.len()],
-            looks_s: vec![0.0; system.sources.len()],
+            observed_to_s: vec![0.0; system.sources.len()],
             kept: vec![[Kept::default(); 2]; system.queues.len()],
             rows: Rows::new(&system, model),
             model,
@@ -201,8 +201,8 @@ impl<'a> Engine<'a> {
         let (start_s, end_s) = (start.as_secs_f64(), end.as_secs_f64());
         let h = end_s - start_s;
         let (system, after, state) = (&mut self.system, &mut self.after, &self.state);
-        for (source, looks_s) in system.sources.iter_mut().zip(&mut self.looks_s) {
-            *looks_s = source.look(start_s, end_s);
+        for (source, observed_to_s) in system.sources.iter_mut().zip(&mut self.observed_to_s) {
+            *observed_to_s = source.observe(start_s, end_s);
         }
         let at = |part: f64| Moment {
             now_s: start_s + part * h,
@@ -234,14 +234,23 @@ impl<'a> Engine<'a> {
 
     /// Takes the step that was tried: tells the laws, and keeps it for the senders.
     fn accept(&mut self, start: Time, end: Time) {
-        let (start_s, end_s) = (start.as_secs_f64(), end.as_secs_f64());
-        let h = end_s - start_s;
+        self.pass_queues(start, end);
+        self.keep_history(start.as_secs_f64(), end.as_secs_f64());
+        let slopes = [&self.slopes[0].state[..], &self.slopes[4].state[..]];
+        let states = [&self.state[..], &self.after[..]];
+        self.rows.between(start, end, &self.system, states, slopes);
+        std::mem::swap(&mut self.state, &mut self.after);
+        self.keep_rounds();
+    }
+
+    /// Tells each queue's law what has passed through it, and notes it.
+    fn pass_queues(&mut self, start: Time, end: Time) {
+        let h = end.as_secs_f64() - start.as_secs_f64();
         let classes = self.system.sources.len();
         for (v, queue) in self.system.queues.iter_mut().enumerate() {
             let k = classes + v;
             let total = |of: fn(&Through) -> f64| {
-                let [k1, k2, k3, k4] = [0, 1, 2, 3].map(|stage| of(&self.slopes[stage].through[v]));
-                h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+                integral(h, |stage: usize| of(&self.slopes[stage].through[v]))
             };
             let (first, last) = (self.state[k], self.after[k]);
             let left = total(|through| through.leaving);
@@ -253,9 +262,7 @@ impl<'a> Engine<'a> {
             let overflowed = if full { no_room.max(0.0) } else { 0.0 };
             for n in 0..queue.passing.len() {
                 let own = |of: fn(&Entering) -> f64| {
-                    let [k1, k2, k3, k4] =
-                        [0, 1, 2, 3].map(|stage| of(&self.slopes[stage].entering[v][n]));
-                    h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+                    integral(h, |stage: usize| of(&self.slopes[stage].entering[v][n]))
                 };
                 let own_admitted = own(|it| it.admitted);
                 // Who finds no room is drawn evenly from those that come.
@@ -302,11 +309,14 @@ impl<'a> Engine<'a> {
                 };
             }
         }
+    }
+
+    /// Keeps rates and probabilities for the senders, who see them a round trip later.
+    fn keep_history(&mut self, start_s: f64, end_s: f64) {
+        let h = end_s - start_s;
         for (i, source) in self.system.sources.iter_mut().enumerate() {
-            let [k1, k2, k3, k4] =
-                [0, 1, 2, 3].map(|k: usize| self.slopes[k].classes[i].passing_on);
-            self.rows
-                .delivered(i, h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4));
+            let delivered = integral(h, |stage| self.slopes[stage].classes[i].passing_on);
+            self.rows.delivered(i, delivered);
             let probability = [0, 1].map(|side: usize| {
                 let mut through = 1.0;
                 for &v in &source.class.route {
@@ -333,13 +343,8 @@ impl<'a> Engine<'a> {
             let rate = [first.rate, last.rate];
             let segment = Segment::new([start_s, end_s], rate, slope, probability);
             source.history.push(segment);
-            source.looked_s = Some(self.looks_s[i]);
+            source.observed_to_s = Some(self.observed_to_s[i]);
         }
-        let slopes = [&self.slopes[0].state[..], &self.slopes[4].state[..]];
-        let states = [&self.state[..], &self.after[..]];
-        self.rows.between(start, end, &self.system, states, slopes);
-        std::mem::swap(&mut self.state, &mut self.after);
-        self.keep_rounds();
     }
 
     /// Lets senders see the jumps that have reached them, and turnovers end.
@@ -348,8 +353,8 @@ impl<'a> Engine<'a> {
             if source.seen == source.jumps_s.len() && source.turnover.is_none() {
                 continue;
             }
-            let looks_at = now.as_secs_f64() - source.feedback_rtts * source.round.0;
-            let reached = |at: &f64| at - looks_at < NEAR_S;
+            let delayed_s = now.as_secs_f64() - source.feedback_rtts * source.round.0;
+            let reached = |at: &f64| at - delayed_s < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {
                 source.seen += 1;
             }
@@ -367,10 +372,10 @@ impl<'a> Engine<'a> {
         let mut until_s = until.as_secs_f64();
         for source in &self.system.sources {
             if let Some(at) = source.jumps_s.get(source.seen) {
-                let looks_at = now_s - source.feedback_rtts * source.round.0;
+                let delayed_s = now_s - source.feedback_rtts * source.round.0;
                 let passes = 1.0 - source.feedback_rtts * source.round.1;
                 if passes > 0.0 {
-                    until_s = until_s.min(now_s + (at - looks_at) / passes);
+                    until_s = until_s.min(now_s + (at - delayed_s) / passes);
                 }
             }
             if let Some(turnover) = source.turnover {
@@ -396,7 +401,7 @@ impl<'a> Engine<'a> {
     fn change(&mut self, now: Time, what: &What) {
         // Rates and round trips jump.
         for source in &mut self.system.sources {
-            source.looked_s = None;
+            source.observed_to_s = None;
             if source
                 .jumps_s
                 .last()
@@ -457,6 +462,11 @@ impl<'a> Engine<'a> {
             }
         }
     }
+}
+
+/// What comes together in a step of `h` seconds, of the rates at its four stages (Runge and Kutta).
+fn integral(h: f64, rate: impl Fn(usize) -> f64) -> f64 {
+    h / 6.0 * (rate(0) + 2.0 * (rate(1) + rate(2)) + rate(3))
 }
 
 /// from + length·slopes

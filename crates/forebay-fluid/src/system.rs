@@ -34,7 +34,7 @@ pub struct Source {
     /// jump, in spite of rounding.
     pub between_s: (f64, f64),
     /// Up to when the sender has seen the past, so that it sees all of it once.
-    pub looked_s: Option<f64>,
+    pub observed_to_s: Option<f64>,
     /// Signals per packet that it sees during a step.
     pub sees: Line,
     /// R and dR/dt at the start of a step.
@@ -80,11 +80,11 @@ impl Source {
             return 0.0;
         }
         let (low, high) = self.between_s;
-        let looks_at = (now_s - self.feedback_rtts * at.rtt_s).min(high).max(low);
-        let (sent, probability) = if looks_at < self.since_s {
+        let delayed_s = (now_s - self.feedback_rtts * at.rtt_s).min(high).max(low);
+        let (sent, probability) = if delayed_s < self.since_s {
             (0.0, 0.0)
         } else {
-            (self.history.rate(looks_at), self.sees.at(part))
+            (self.history.rate(delayed_s), self.sees.at(part))
         };
         let class = &self.class;
         let flow = Flow {
@@ -108,15 +108,15 @@ impl Source {
 
     /// What the sender will see during a step, with R continued along its slope: sets its
     /// probabilities, and returns the time of the last.
-    pub fn look(&mut self, start_s: f64, end_s: f64) -> f64 {
+    pub fn observe(&mut self, start_s: f64, end_s: f64) -> f64 {
         let (low, high) = self.between_s;
         let (rtt_s, rtt_slope) = self.round;
         let step_s = end_s - start_s;
         let then_s = (rtt_s + step_s * rtt_slope).max(self.rtt_s);
         let to_s = (end_s - self.feedback_rtts * then_s).min(high).max(low);
         let true_from_s = start_s - self.feedback_rtts * rtt_s;
-        let from_s = (self.looked_s)
-            .filter(|looked_s| (looked_s - true_from_s).abs() < 0.5 * step_s)
+        let from_s = (self.observed_to_s)
+            .filter(|observed_to_s| (observed_to_s - true_from_s).abs() < 0.5 * step_s)
             .unwrap_or(true_from_s)
             .max(low)
             .max(self.since_s);
@@ -248,7 +248,7 @@ impl System {
                 jumps_s: vec![0.0],
                 seen: 0,
                 between_s: (f64::NEG_INFINITY, -1e-9),
-                looked_s: None,
+                observed_to_s: None,
                 sees: Line::default(),
                 round: (class.rtt.as_secs_f64(), 0.0),
                 class: class.clone(),

@@ -1,20 +1,17 @@
 //! Scenarios as fluids: what becomes of their keys, and what is refused.
 
+#[path = "../../forebay-scenario/tests/texts/mod.rs"]
+mod texts;
+
 use forebay_fluid::{from_scenario, run, Model, Step, What, Windows};
 use forebay_scenario::{parse, Options};
+use texts::{ftp, one_bottleneck};
 
-const BASE: &str = r#"
-duration = "40s"
-[bottleneck]
-rate = "30Mbit/s"
-delay = "10ms"
-buffer = "800p"
-[[law]]
-kind = "pi"
-"#;
-
+/// With further keys of the bottleneck, and tables.
 fn model(more: &str) -> Result<Model, String> {
-    whole(&format!("{BASE}{more}"))
+    let law = "[[law]]\nkind = \"pi\"\n";
+    let more = format!("delay = \"10ms\"\n{more}\n{law}");
+    whole(&one_bottleneck([0, 40], "30Mbit/s", "800p", &more))
 }
 
 fn whole(text: &str) -> Result<Model, String> {
@@ -28,18 +25,14 @@ fn whole(text: &str) -> Result<Model, String> {
     from_scenario(&point.scenario, &point.laws[0], Windows::Smooth, step).map_err(|e| e.to_string())
 }
 
-const FTP: &str = r#"
-[[traffic]]
-kind = "ftp"
-flows = 60
-packet = "1000B"
-rtt = ["100ms", "200ms"]
-access = "80Mbit/s"
-"#;
+fn flows(count: u32) -> String {
+    let keys = "packet = \"1000B\"\naccess = \"80Mbit/s\"";
+    ftp(count, r#"["100ms", "200ms"]"#, keys)
+}
 
 #[test]
 fn flows_are_dealt_over_round_trips() {
-    let model = model(&FTP.replace("flows = 60", "flows = 61")).unwrap();
+    let model = model(&flows(61)).unwrap();
     // 1000 bytes take 8/30 ms at the bottleneck and twice 0.1 ms on access links.
     let own = 8e-3 / 30.0 + 2e-4;
     let rtts: Vec<f64> = model
@@ -63,7 +56,7 @@ fn flows_are_dealt_over_round_trips() {
 fn flows_that_come_later_are_a_class_of_their_own() {
     let more = "[[at]]\ntime = \"20s\"\nset = { \"traffic.0.flows\" = 90 }\n\
                 [[at]]\ntime = \"30s\"\nset = { \"traffic.0.flows\" = 60 }\n";
-    let model = model(&format!("{FTP}{more}")).unwrap();
+    let model = model(&(flows(60) + more)).unwrap();
     assert_eq!(model.classes.len(), 4);
     let trace = run(&model).unwrap();
     let window = |class: usize, s: f64| trace.window_pkts[class][(s / 0.01) as usize];
@@ -75,7 +68,7 @@ fn flows_that_come_later_are_a_class_of_their_own() {
 #[test]
 fn a_longer_link_lengthens_both_ways() {
     let more = "[[at]]\ntime = \"20s\"\nset = { \"bottleneck.delay\" = \"35ms\" }\n";
-    let model = model(&format!("{FTP}{more}")).unwrap();
+    let model = model(&(flows(60) + more)).unwrap();
     let trace = run(&model).unwrap();
     let queueing = |s: f64| trace.queue_pkts[0][(s / 0.01) as usize] / 3750.0;
     let base = |s: f64| trace.rtt_s[1][(s / 0.01) as usize] - queueing(s);
@@ -84,13 +77,13 @@ fn a_longer_link_lengthens_both_ways() {
 
 #[test]
 fn what_a_fluid_cannot_be_is_refused_by_key() {
-    let error = model(&FTP.replace("ftp", "mice")).err().unwrap();
+    let error = model(&flows(60).replace("ftp", "mice")).err().unwrap();
     assert!(
         error.starts_with("traffic.0.kind: found \"mice\""),
         "{error}"
     );
-    let other = FTP.replace("1000B", "500B");
-    let error = model(&format!("{FTP}{other}")).err().unwrap();
+    let other = flows(60).replace("1000B", "500B");
+    let error = model(&(flows(60) + &other)).err().unwrap();
     assert!(
         error.starts_with("traffic.1.packet: found \"500B\""),
         "{error}"
@@ -101,7 +94,7 @@ fn what_a_fluid_cannot_be_is_refused_by_key() {
 fn links_in_a_row_are_queues_in_a_row() {
     let link = "[[link]]\nfrom = \"right\"\nto = \"end\"\nrate = \"20Mbit/s\"\n\
                 delay = \"5ms\"\nbuffer = \"400p\"\n";
-    let far = FTP.replace("flows", "path = [\"left\", \"right\", \"end\"]\nflows");
+    let far = flows(60).replace("flows", "path = [\"left\", \"right\", \"end\"]\nflows");
     let more = "[[at]]\ntime = \"20s\"\nset = { \"link.right-end.delay\" = \"10ms\" }\n";
     let model = model(&format!("{link}{far}{more}")).unwrap();
     assert_eq!(model.classes[0].route, [0, 1]);
@@ -116,12 +109,12 @@ fn links_in_a_row_are_queues_in_a_row() {
 
 #[test]
 fn a_rate_trace_is_refused_by_key() {
-    let traced = BASE.replace("delay =", "rate_trace = \"cell.down\"\ndelay =");
-    let error = whole(&format!("{traced}{FTP}")).err().unwrap();
+    let traced = "rate_trace = \"cell.down\"\n".to_owned() + &flows(60);
+    let error = model(&traced).err().unwrap();
     assert!(error.starts_with("bottleneck.rate_trace: found"), "{error}");
     let link = "[[link]]\nfrom = \"right\"\nto = \"end\"\nrate = \"20Mbit/s\"\n\
                 buffer = \"400p\"\nrate_trace = \"cell.down\"\n";
-    let error = model(&format!("{link}{FTP}")).err().unwrap();
+    let error = model(&format!("{link}{}", flows(60))).err().unwrap();
     assert!(error.starts_with("link.0.rate_trace: found"), "{error}");
 }
 
@@ -129,6 +122,6 @@ fn a_rate_trace_is_refused_by_key() {
 fn a_queue_for_acks_is_refused() {
     let back =
         "[[link]]\nfrom = \"right\"\nto = \"left\"\nrate = \"20Mbit/s\"\nbuffer = \"400p\"\n";
-    let error = model(&format!("{back}{FTP}")).err().unwrap();
+    let error = model(&format!("{back}{}", flows(60))).err().unwrap();
     assert!(error.starts_with("link: found"), "{error}");
 }

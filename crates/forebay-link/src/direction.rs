@@ -188,7 +188,7 @@ impl Direction {
     pub fn arrive(&mut self, now: Time, mut segment: Segment, pool: &mut Pool) {
         self.counts_mut().arrived_packets += 1;
         if self.apart.count > 1 {
-            let headers = &pool.slot(segment.slot).headers;
+            let headers = &pool.slot(segment.handle.slot).headers;
             segment.traffic = headers.and_then(|it| self.apart.traffic(&it.flow));
         }
         let was_free = self.bottleneck.transmitter.is_free();
@@ -217,7 +217,7 @@ impl Direction {
             if let Some(capture) = &mut self.capture {
                 capture.dropped(at, pool, &segment, why);
             }
-            pool.left(segment.slot, 1);
+            pool.left(segment.handle.slot, 1);
         }
     }
 
@@ -238,7 +238,7 @@ impl Direction {
         counts.sent_bytes += u64::from(segment.bytes);
         self.link_bits += 8 * u64::from(segment.bytes);
         let in_window = self.in_window(now);
-        let slot = pool.slot(segment.slot);
+        let slot = pool.slot(segment.handle.slot);
         if let Some(headers) = &slot.headers {
             let payload = match &slot.cut {
                 None => headers.payload_bytes(),
@@ -248,7 +248,7 @@ impl Direction {
         }
         if self.loss > 0.0 && self.rng.chance(self.loss) {
             self.counts_mut().lost_packets += 1;
-            pool.left(segment.slot, 1);
+            pool.left(segment.handle.slot, 1);
             return;
         }
         #[allow(clippy::cast_possible_truncation, reason = "below the number of lanes")]
@@ -258,8 +258,8 @@ impl Direction {
         };
         let due = Due {
             at: out,
-            slot: segment.slot,
-            first: segment.index,
+            slot: segment.handle.slot,
+            first: segment.handle.index,
             segments: 1,
             marked: segment.marked,
             link_bits: std::mem::take(&mut self.link_bits),

@@ -213,7 +213,7 @@ pub fn run(
         capture,
         ..
     } = driver;
-    let mut congestion_controls = senders.finish();
+    let congestion_controls = senders.finish();
     for way in &mut ways {
         way.advance(end, &mut pool);
     }
@@ -227,12 +227,38 @@ pub fn run(
     }
     losses.missed_packets = network.missed_packets();
     let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
+    let ways = observed(settings, end, ways, &changes, rates, congestion_controls);
+    let [command, server] = ended;
+    Ok(Outcome {
+        command,
+        server,
+        programs: Vec::new(),
+        ways,
+        changes,
+        lateness,
+        losses,
+        void,
+        capture_failed,
+        duration: end.since(Time::ZERO),
+        user_cpu_s: user_cpu_s() - cpu_s,
+    })
+}
+
+/// What each direction did, until the end.
+fn observed(
+    settings: &Settings,
+    end: Time,
+    ways: [Direction; 2],
+    changes: &[(Time, Change)],
+    rates: [Rate; 2],
+    mut congestion_controls: congestion::Seen,
+) -> [Observed; 2] {
     let asked = [&settings.up, &settings.down].map(|way| {
         let set_point = way.law.set_point()?;
         Some((set_point, way.site(settings.mtu).pkts(set_point)))
     });
     let mut parts = ways.into_iter().zip(asked).zip(rates);
-    let observed = std::array::from_fn(|index| {
+    std::array::from_fn(|index| {
         let ((way, asked), rate) = parts.next().expect("there are two directions");
         let counts = *way.counts();
         let tcp_flows = way.flows.with_tcp_data();
@@ -255,20 +281,6 @@ pub fn run(
             congestion_controls: std::mem::take(&mut congestion_controls[index]),
             tcp_flows,
         }
-    });
-    let [command, server] = ended;
-    Ok(Outcome {
-        command,
-        server,
-        programs: Vec::new(),
-        ways: observed,
-        changes,
-        lateness,
-        losses,
-        void,
-        capture_failed,
-        duration: end.since(Time::ZERO),
-        user_cpu_s: user_cpu_s() - cpu_s,
     })
 }
 

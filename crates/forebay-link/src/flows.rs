@@ -105,14 +105,14 @@ impl Flows {
             return;
         };
         let former = count.acknowledged;
-        let news = ack.wrapping_sub(former.unwrap_or(ack));
+        let newly_acked = ack.wrapping_sub(former.unwrap_or(ack));
         // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
-        if news >= 1 << 31 {
+        if newly_acked >= 1 << 31 {
             return;
         }
         count.acknowledged = Some(ack);
         if in_window {
-            count.delivered_bytes += u64::from(news);
+            count.delivered_bytes += u64::from(newly_acked);
         }
     }
 

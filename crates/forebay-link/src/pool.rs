@@ -1,6 +1,6 @@
 //! Memory for packets under way: fixed slots, so that no packet costs an allocation.
 
-use forebay_core::{Ecn, Packet, TrafficClass};
+use forebay_core::{HeldPacket, TrafficClass};
 
 use forebay_packets::ip::{bytes_u32, Headers};
 
@@ -9,53 +9,18 @@ pub const PREFIX_BYTES: usize = 10;
 /// Room for the largest super-packet with its headers.
 pub const SUPER_PACKET_BYTES: usize = 65_536 + 128;
 
-/// One packet of at most an MTU in the queue: a slot of the pool, or a part of one that holds a
-/// super-packet.
+/// Where the bytes of a [`Segment`] are.
 #[derive(Clone, Copy, Debug)]
-pub struct Segment {
+pub struct Place {
     pub slot: u32,
     /// Which segment of the slot.
     pub index: u16,
-    /// Length on the link, with its own IP header.
-    pub bytes: u32,
-    class: TrafficClass,
-    flow: u64,
-    /// That it comes from and goes to.
-    hosts: (u64, u64),
-    tcp: bool,
-    /// Number of its traffic, where traffic is told apart.
-    pub traffic: Option<u8>,
-    /// The queue has set CE on it; the slot has not been written to.
-    pub marked: bool,
 }
 
-impl Packet for Segment {
-    fn bytes(&self) -> u32 {
-        self.bytes
-    }
-    fn flow(&self) -> u64 {
-        self.flow
-    }
-    fn ecn(&self) -> Ecn {
-        self.class.ecn()
-    }
-    fn dscp(&self) -> u8 {
-        self.class.dscp()
-    }
-    fn hosts(&self) -> (u64, u64) {
-        self.hosts
-    }
-    fn traffic(&self) -> Option<u8> {
-        self.traffic
-    }
-    fn tcp(&self) -> bool {
-        self.tcp
-    }
-    fn set_ce(&mut self) {
-        self.marked |= self.ecn() != Ecn::Ce;
-        self.class.set_ecn(Ecn::Ce);
-    }
-}
+/// One packet of at most an MTU in the queue: a slot of the pool, or a part of one that holds a
+/// super-packet. Its length is that on the link, with its own IP header; a mark is written into the
+/// slot when it leaves.
+pub type Segment = HeldPacket<Place>;
 
 /// The packet in a slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -175,11 +140,12 @@ impl Pool {
 
     pub fn segment(&self, slot: u32, index: u16) -> Segment {
         let entry = &self.slots[slot as usize];
+        let class = entry.headers.map_or(TrafficClass::default(), |it| it.class);
         Segment {
-            slot,
-            index,
+            handle: Place { slot, index },
             bytes: entry.segment_bytes(index),
-            class: entry.headers.map_or(TrafficClass::default(), |it| it.class),
+            ecn: class.ecn(),
+            dscp: class.dscp(),
             flow: entry.headers.map_or(0, |it| it.flow.mixed()),
             hosts: entry.headers.map_or((0, 0), |it| it.flow.hosts()),
             tcp: entry.headers.is_some_and(|it| it.is_tcp()),

@@ -100,202 +100,167 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     )
 }
 
-type Value = fn(&Now) -> f64;
+/// Name, help and value of what each direction, or each class of its discipline, has once.
+type Table<T> = &'static [(&'static str, &'static str, fn(&T) -> f64)];
 
-/// Name, type, help and value of the metrics that each direction has once.
-const EACH: &[(&str, &str, &str, Value)] = &[
-    ("bytes_total", "counter", "Bytes sent by the link.", |now| {
+const COUNTERS: Table<Now> = &[
+    ("bytes_total", "Bytes sent by the link.", |now| {
         now.counts.sent_bytes as f64
     }),
-    (
-        "packets_total",
-        "counter",
-        "Packets sent by the link.",
-        |now| now.counts.sent_packets as f64,
-    ),
+    ("packets_total", "Packets sent by the link.", |now| {
+        now.counts.sent_packets as f64
+    }),
     (
         "arrived_packets_total",
-        "counter",
         "Packets that came to the queue.",
         |now| now.counts.arrived_packets as f64,
     ),
     (
         "marks_total",
-        "counter",
         "Packets that the law marked with CE.",
         |now| now.counts.marks as f64,
     ),
     (
         "lost_packets_total",
-        "counter",
         "Packets lost after the queue, by the option loss.",
         |now| now.counts.lost_packets as f64,
     ),
-    (
-        "current_queue_length",
-        "gauge",
-        "Packets in the queue.",
-        |now| f64::from(now.queue_pkts),
-    ),
-    ("backlog", "gauge", "Bytes in the queue.", |now| {
+];
+
+const GAUGES: Table<Now> = &[
+    ("current_queue_length", "Packets in the queue.", |now| {
+        f64::from(now.queue_pkts)
+    }),
+    ("backlog", "Bytes in the queue.", |now| {
         now.queue_bytes as f64
     }),
     (
         "rate_bits_per_second",
-        "gauge",
         "Rate of the link; the mean of a recorded one.",
         |now| now.rate_bps,
     ),
     (
         "target_packets",
-        "gauge",
         "Set-point of the law; NaN where it has none.",
         |now| now.target_pkts.unwrap_or(f64::NAN),
     ),
 ];
 
-type ClassValue = fn(&ClassNow) -> u64;
-
-/// Name, help and value of the counters that each class of a discipline has.
-const EACH_CLASS: &[(&str, &str, ClassValue)] = &[
+const CLASS_COUNTERS: Table<ClassNow> = &[
     ("class_bytes_total", "Bytes sent of a class.", |class| {
-        class.sent_bytes
+        class.sent_bytes as f64
     }),
     ("class_packets_total", "Packets sent of a class.", |class| {
-        class.sent_packets
+        class.sent_packets as f64
     }),
     (
         "class_drops_total",
         "Packets dropped of a class.",
-        |class| class.drops,
+        |class| class.drops as f64,
     ),
     (
         "class_marks_total",
         "Packets of a class that were marked with CE.",
-        |class| class.marks,
+        |class| class.marks as f64,
     ),
 ];
 
-/// What each class of the disciplines met; headings alone where there are none.
-fn classes(out: &mut String, picture: &Picture) {
-    let each = || {
-        let ways = ["up", "down"].into_iter().zip(&picture.ways);
-        ways.flat_map(|(way, now)| {
-            now.classes.iter().map(move |class| {
-                let labels = format!("{},class=\"{}\"", labels(way, now), class.name);
-                (labels, class)
-            })
-        })
-    };
-    for (name, help, value) in EACH_CLASS {
-        heading(out, name, "counter", help);
-        for (labels, class) in each() {
-            let _ = writeln!(out, "forebay_link_{name}{{{labels}}} {}", value(class));
-        }
-    }
-    heading(
-        out,
-        "class_delay_seconds",
-        "gauge",
-        "Queuing delay of a class in the last moment, by quantile; NaN where no packet left.",
-    );
-    for (labels, class) in each() {
-        for (quantile, value) in QUANTILES.iter().zip(class.delay_s) {
-            let _ = writeln!(
-                out,
-                "forebay_link_class_delay_seconds{{{labels},quantile=\"{quantile}\"}} {}",
-                number(value)
-            );
-        }
-    }
-}
-
 const QUANTILES: [&str; 3] = ["0.5", "0.95", "0.99"];
 
-fn labels(way: &str, now: &Now) -> String {
-    format!("direction=\"{way}\",kind=\"{}\"", now.law)
+/// A sample: its labels, and its value.
+type Labelled = (String, f64);
+
+/// A delay at each quantile.
+fn quantiles(labels: &str, delay_s: [f64; 3]) -> impl Iterator<Item = Labelled> + use<'_> {
+    let sample =
+        move |(quantile, value): (&str, f64)| (format!("{labels},quantile=\"{quantile}\""), value);
+    QUANTILES.into_iter().zip(delay_s).map(sample)
 }
 
-/// A picture as Prometheus reads it.
+/// A picture as Prometheus reads it. What each class of the disciplines met is headings alone where
+/// there are none.
 pub fn text(picture: &Picture) -> String {
     let mut out = String::new();
-    let ways = || ["up", "down"].into_iter().zip(&picture.ways);
-    for (name, kind, help, value) in EACH {
-        heading(&mut out, name, kind, help);
-        for (way, now) in ways() {
-            let _ = writeln!(
-                out,
-                "forebay_link_{name}{{{}}} {}",
-                labels(way, now),
-                number(value(now))
-            );
+    let ways: Vec<(String, &Now)> = ["up", "down"]
+        .into_iter()
+        .zip(&picture.ways)
+        .map(|(way, now)| (format!("direction=\"{way}\",kind=\"{}\"", now.law), now))
+        .collect();
+    let mut classes: Vec<(String, &ClassNow)> = Vec::new();
+    for (labels, now) in &ways {
+        for class in &now.classes {
+            classes.push((format!("{labels},class=\"{}\"", class.name), class));
         }
     }
-    heading(&mut out, "drops_total", "counter", "Packets dropped.");
-    for (way, now) in ways() {
-        let counts = &now.counts;
-        for (reason, value) in [
-            ("early", counts.early_drops),
-            ("forced", counts.forced_drops),
-            ("overflow", counts.overflow_drops),
-        ] {
-            let labels = labels(way, now);
-            let _ = writeln!(
-                out,
-                "forebay_link_drops_total{{{labels},reason=\"{reason}\"}} {value}"
-            );
+    for (kind, table) in [("counter", COUNTERS), ("gauge", GAUGES)] {
+        for (name, help, value) in table {
+            let samples = ways
+                .iter()
+                .map(|(labels, now)| (labels.clone(), value(now)));
+            family(&mut out, name, kind, help, samples);
         }
     }
-    heading(
+    let drops = ways.iter().flat_map(|(labels, now)| {
+        let reasons = [
+            ("early", now.counts.early_drops),
+            ("forced", now.counts.forced_drops),
+            ("overflow", now.counts.overflow_drops),
+        ];
+        reasons.map(|(reason, drops)| (format!("{labels},reason=\"{reason}\""), drops as f64))
+    });
+    family(
         &mut out,
-        "delay_seconds",
-        "gauge",
-        "Queuing delay of the last moment, by quantile.",
+        "drops_total",
+        "counter",
+        "Packets dropped.",
+        drops,
     );
-    for (way, now) in ways() {
-        for (quantile, value) in QUANTILES.iter().zip(now.delay_s) {
-            let labels = labels(way, now);
-            let _ = writeln!(
-                out,
-                "forebay_link_delay_seconds{{{labels},quantile=\"{quantile}\"}} {}",
-                number(value)
-            );
-        }
+    let delays = ways
+        .iter()
+        .flat_map(|(labels, now)| quantiles(labels, now.delay_s));
+    let help = "Queuing delay of the last moment, by quantile.";
+    family(&mut out, "delay_seconds", "gauge", help, delays);
+    for (name, help, value) in CLASS_COUNTERS {
+        let samples = classes
+            .iter()
+            .map(|(labels, class)| (labels.clone(), value(class)));
+        family(&mut out, name, "counter", help, samples);
     }
-    classes(&mut out, picture);
-    heading(
-        &mut out,
-        "law_state",
-        "gauge",
-        "Inner values of the law; p is its probability.",
-    );
-    for (way, now) in ways() {
-        for (name, value) in &now.probes {
-            let labels = labels(way, now);
-            let _ = writeln!(
-                out,
-                "forebay_link_law_state{{{labels},name=\"{name}\"}} {}",
-                number(*value)
-            );
-        }
-    }
-    heading(
-        &mut out,
-        "lateness_p99_seconds",
-        "gauge",
-        "Lateness that 99 % of the released packets did not exceed.",
-    );
-    let _ = writeln!(
-        out,
-        "forebay_link_lateness_p99_seconds {}",
-        number(picture.lateness_p99_s)
-    );
+    let delays = classes
+        .iter()
+        .flat_map(|(labels, class)| quantiles(labels, class.delay_s));
+    let help =
+        "Queuing delay of a class in the last moment, by quantile; NaN where no packet left.";
+    family(&mut out, "class_delay_seconds", "gauge", help, delays);
+    let states = ways.iter().flat_map(|(labels, now)| {
+        let state = move |(name, value): &(_, f64)| (format!("{labels},name=\"{name}\""), *value);
+        now.probes.iter().map(state)
+    });
+    let help = "Inner values of the law; p is its probability.";
+    family(&mut out, "law_state", "gauge", help, states);
+    let lateness = [(String::new(), picture.lateness_p99_s)];
+    let help = "Lateness that 99 % of the released packets did not exceed.";
+    family(&mut out, "lateness_p99_seconds", "gauge", help, lateness);
     out
 }
 
-fn heading(out: &mut String, name: &str, kind: &str, help: &str) {
+/// A metric with its samples.
+fn family(
+    out: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = Labelled>,
+) {
     let _ = writeln!(out, "# HELP forebay_link_{name} {help}");
     let _ = writeln!(out, "# TYPE forebay_link_{name} {kind}");
+    for (labels, value) in samples {
+        let labels = match labels.as_str() {
+            "" => labels,
+            _ => format!("{{{labels}}}"),
+        };
+        let _ = writeln!(out, "forebay_link_{name}{labels} {}", number(value));
+    }
 }
 
 /// As the format has it: "NaN", "+Inf" and "-Inf" are numbers too.

@@ -46,7 +46,7 @@ impl QueueCapture {
         if self.failed.is_some() || at < self.start || at > self.end {
             return;
         }
-        let packet = pool.packet(segment.slot);
+        let packet = pool.packet(segment.handle.slot);
         let kept = packet.len().min(START_BYTES as usize);
         let at = Duration::from_nanos(at.since(self.start).as_nanos());
         let written = (self.file).write(at, segment.bytes, &packet[..kept], comment);

@@ -3,36 +3,7 @@
 mod quic;
 
 use forebay_net::{drive, Endpoints, Network, Options, Report, Time};
-use quic::Quic;
-
-const SCENARIO: &str = r#"
-    duration = "20s"
-    measure  = ["2s", "20s"]
-
-    [bottleneck]
-    rate   = "20Mbit/s"
-    delay  = "1ms"
-    buffer = "400p"
-
-    [[traffic]]
-    kind  = "external"
-    flows = 1
-    label = "quic"
-    rtt   = "40ms"
-
-    [[traffic]]
-    kind   = "ftp"
-    label  = "cubic"
-    flows  = 20
-    packet = "1500B"
-    header = "52B"
-    rtt    = "40ms"
-    tcp    = "linux-cubic"
-    start  = { uniform = ["0s", "1s"] }
-
-    [[law]]
-    kind = "fq-codel"
-"#;
+use quic::{Quic, SCENARIO};
 
 /// What a run of a transfer came to.
 struct Ran {

@@ -43,16 +43,8 @@ fn calls_alone_have_the_path_s_delay() {
 
 #[test]
 fn calls_suffer_behind_a_full_buffer_and_not_beside_it() {
-    let both = format!(
-        r#"{CALLS}
-        [[traffic]]
-        kind = "ftp"
-        flows = 2
-        tcp = "cubic"
-        packet = "1500B"
-        rtt = "40ms"
-        "#
-    );
+    let flows = common::ftp(2, "\"40ms\"", "tcp = \"cubic\"\npacket = \"1500B\"");
+    let both = format!("{CALLS}{flows}");
     let (_, behind) = simulate("5Mbit/s", &both, "droptail");
     let (trace, beside) = simulate("5Mbit/s", &both, "fq-codel");
     assert!(behind.voice_delay_s > 0.06, "{behind:?}");

@@ -2,31 +2,27 @@
 
 mod common;
 
-use common::one_bottleneck;
+use common::{ftp, one_bottleneck};
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
 /// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
 fn simulate(keys: &str) -> Trace {
-    let more = format!(
-        r#"
-        [[traffic]]
-        kind = "ftp"
-        flows = 10
+    let path = r#"
         packet = "1500B"
-        rtt = "60ms"
         access = "1Gbit/s"
-        start = {{ uniform = ["0s", "1s"] }}
+        start = { uniform = ["0s", "1s"] }
         initial_window = "10p"
-        {keys}
+    "#;
+    let red = r#"
         [[law]]
         kind = "red"
         min_th = "25p"
         max_th = "75p"
         max_p = 0.04
         w_q = 0.002
-        "#
-    );
+    "#;
+    let more = ftp(10, "\"60ms\"", path) + keys + red;
     let text = one_bottleneck([5, 20], "15Mbit/s", "150p", &more);
     common::simulate(&text, &Options::default())
 }

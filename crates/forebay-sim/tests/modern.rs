@@ -13,15 +13,11 @@ fn simulate(rate: &str, traffic: &str, law: &str) -> Trace {
 }
 
 fn flows(count: u32, tcp: &str, rtt: &str, ecn: &str) -> String {
-    format!(
+    let keys = format!(
         r#"
-        [[traffic]]
-        kind = "ftp"
-        flows = {count}
         tcp = "{tcp}"
         ecn = {ecn}
         packet = "1500B"
-        rtt = {rtt}
         access = "1Tbit/s"
         start = {{ uniform = ["0s", "1s"] }}
         initial_window = "10p"
@@ -29,7 +25,8 @@ fn flows(count: u32, tcp: &str, rtt: &str, ecn: &str) -> String {
         quick_acks = 16
         ack_delay = "40ms"
         "#
-    )
+    );
+    common::ftp(count, rtt, &keys)
 }
 
 fn law(kind: &str) -> String {

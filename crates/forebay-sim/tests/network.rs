@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::one_bottleneck;
+use common::{ftp, one_bottleneck};
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
@@ -31,14 +31,20 @@ fn dumbbell(links: &str, traffic: &str) -> String {
     one_bottleneck([5, 20], "10Mbit/s", "100p", &more)
 }
 
-const FTP: &str = r#"
-    [[traffic]]
-    kind = "ftp"
-    flows = 20
-    tcp = "sack"
-    rtt = ["40ms", "80ms"]
-    start = { uniform = ["0s", "1s"] }
-"#;
+fn forward() -> String {
+    let keys = "tcp = \"sack\"\nstart = { uniform = [\"0s\", \"1s\"] }";
+    ftp(20, r#"["40ms", "80ms"]"#, keys)
+}
+
+/// Flows against the others.
+fn reverse(flows: u32) -> String {
+    let keys = r#"
+        label = "reverse"
+        tcp = "sack"
+        path = ["right", "left"]
+    "#;
+    ftp(flows, "\"60ms\"", keys)
+}
 
 #[test]
 fn a_link_that_nobody_crosses_changes_nothing() {
@@ -49,8 +55,8 @@ fn a_link_that_nobody_crosses_changes_nothing() {
         rate = "1Mbit/s"
         buffer = "10p"
     "#;
-    let alone = simulate(&dumbbell("", FTP));
-    let with = simulate(&dumbbell(beside, FTP));
+    let alone = simulate(&dumbbell("", &forward()));
+    let with = simulate(&dumbbell(beside, &forward()));
     assert_eq!(with.samples.queue_pkts, alone.samples.queue_pkts);
     assert_eq!(with.samples.departed_bytes, alone.samples.departed_bytes);
     assert_eq!(with.flows, alone.flows);
@@ -78,8 +84,8 @@ fn acks_cross_the_queue_of_the_way_back() {
         buffer = "1000p"
         law = "droptail"
     "#;
-    let alone = simulate(&dumbbell("", FTP));
-    let with = simulate(&dumbbell(back, FTP));
+    let alone = simulate(&dumbbell("", &forward()));
+    let with = simulate(&dumbbell(back, &forward()));
     let back = &with.others[0];
     // One ACK of 40 bytes for each packet that arrives, but those on their way at the end.
     let (data, acks) = (with.forwarded_packets, back.forwarded_packets);
@@ -108,16 +114,7 @@ fn reverse_traffic_has_its_own_queue_and_drops_acks() {
         buffer = "30p"
         law = { kind = "red", min_th = "5p", max_th = "15p" }
     "#;
-    let reverse = r#"
-        [[traffic]]
-        kind = "ftp"
-        label = "reverse"
-        flows = 10
-        tcp = "sack"
-        rtt = "60ms"
-        path = ["right", "left"]
-    "#;
-    let trace = simulate(&dumbbell(back, &format!("{FTP}{reverse}")));
+    let trace = simulate(&dumbbell(back, &(forward() + &reverse(10))));
     let back = &trace.others[0];
     assert!(sum(&back.samples.early_drops) > 100);
     let (forward, reverse) = (Metrics::of(&trace, None), Metrics::of(back, None));
@@ -228,19 +225,12 @@ fn a_rate_step_acts_on_its_link_alone() {
         delay = "10ms"
         buffer = "100p"
     "#;
-    let reverse = r#"
-        [[traffic]]
-        kind = "ftp"
-        label = "reverse"
-        flows = 20
-        tcp = "sack"
-        rtt = "60ms"
-        path = ["right", "left"]
+    let change = r#"
         [[at]]
         time = "10s"
         set = { "link.back.rate" = "5Mbit/s" }
     "#;
-    let trace = simulate(&dumbbell(back, &format!("{FTP}{reverse}")));
+    let trace = simulate(&dumbbell(back, &(forward() + &reverse(20) + change)));
     let capacity = |trace: &Trace| trace.samples.capacity_bits.iter().sum::<f64>() / 1e6;
     assert!((capacity(&trace) - 200.0).abs() < 0.2);
     assert!((capacity(&trace.others[0]) - 150.0).abs() < 0.2);

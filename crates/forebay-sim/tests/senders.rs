@@ -2,8 +2,11 @@
 
 mod common;
 
+use common::ftp;
 use forebay_scenario::Options;
 use forebay_trace::Metrics;
+
+const DROPTAIL: &str = "\n[[law]]\nkind = \"droptail\"\n";
 
 /// As [`common::one_bottleneck`], run.
 fn simulate(measure_s: [u32; 2], rate: &str, buffer: &str, more: &str) -> Metrics {
@@ -13,21 +16,13 @@ fn simulate(measure_s: [u32; 2], rate: &str, buffer: &str, more: &str) -> Metric
 
 /// A connection with an initial window of 60 packets, in front of a buffer for 20.
 fn large_initial_window(keys: &str) -> Metrics {
-    let more = format!(
-        r#"
-        [[traffic]]
-        kind = "ftp"
-        flows = 1
+    let path = r#"
         packet = "1000B"
-        rtt = "100ms"
         access = "1Gbit/s"
         window = "60p"
         initial_window = "60p"
-        {keys}
-        [[law]]
-        kind = "droptail"
-        "#
-    );
+    "#;
+    let more = ftp(1, "\"100ms\"", path) + keys + DROPTAIL;
     simulate([0, 2], "10Mbit/s", "20p", &more)
 }
 
@@ -55,19 +50,14 @@ fn a_paced_sender_uses_its_window() {
 
 /// Two connections that a step at 20 packets marks.
 fn step(keys: &str) -> Metrics {
-    let more = format!(
-        r#"
-        delay = "1ms"
-        [[traffic]]
-        kind = "ftp"
-        flows = 2
+    let path = r#"
         packet = "1500B"
-        rtt = "10ms"
         access = "10Gbit/s"
         initial_window = "10p"
         delayed_ack = true
         ack_delay = "40ms"
-        {keys}
+    "#;
+    let red = r#"
         [[law]]
         kind = "red"
         min_th = "19p"
@@ -76,8 +66,8 @@ fn step(keys: &str) -> Metrics {
         w_q = 1.0
         gentle = true
         wait = false
-        "#
-    );
+    "#;
+    let more = format!("delay = \"1ms\"\n{}{keys}{red}", ftp(2, "\"10ms\"", path));
     simulate([2, 6], "100Mbit/s", "500p", &more)
 }
 
@@ -112,22 +102,14 @@ fn counts_of_marks_are_answered_once_a_round_trip() {
 
 /// A BBR connection alone in front of a large buffer, after its start.
 fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
-    let more = format!(
-        r#"
-        delay = "0ms"
-        [[traffic]]
-        kind = "ftp"
-        flows = 1
+    let path = r#"
         packet = "1500B"
-        rtt = "{rtt_ms}ms"
         access = "10Gbit/s"
         window = "40000p"
         initial_window = "10p"
-        tcp = "{tcp}"
-        [[law]]
-        kind = "droptail"
-        "#
-    );
+    "#;
+    let flow = ftp(1, &format!("\"{rtt_ms}ms\""), path);
+    let more = format!("delay = \"0ms\"\n{flow}tcp = \"{tcp}\"{DROPTAIL}");
     simulate([10, 40], &format!("{mbit}Mbit/s"), "20000p", &more)
 }
 
@@ -158,25 +140,11 @@ fn ledbat_keeps_below_its_target_and_gives_way() {
     assert!(run.utilisation > 0.85, "{run:?}");
     assert!(run.delay_mean_s < 0.07, "{run:?}");
     let beside = |tcp: &str| {
-        let more = format!(
-            r#"
-            [[traffic]]
-            kind = "ftp"
-            flows = 1
-            packet = "1500B"
-            rtt = "40ms"
-            tcp = "linux-cubic"
-            [[traffic]]
-            kind = "ftp"
-            label = "background"
-            flows = 1
-            packet = "1500B"
-            rtt = "40ms"
-            tcp = "{tcp}"
-            [[law]]
-            kind = "droptail"
-            "#
-        );
+        let flow = |label: &str, tcp: &str| {
+            let keys = format!("label = \"{label}\"\npacket = \"1500B\"\ntcp = \"{tcp}\"");
+            ftp(1, "\"40ms\"", &keys)
+        };
+        let more = flow("foreground", "linux-cubic") + &flow("background", tcp) + DROPTAIL;
         simulate([20, 60], "10Mbit/s", "150p", &more)
     };
     // Two equal flows have an index near 1; with one that takes a tenth it is below 0.62.

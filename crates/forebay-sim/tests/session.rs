@@ -1,56 +1,53 @@
 //! A session that is taken further step by step comes to the trace of a run in one go.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{ftp, one_bottleneck};
 use forebay_core::{Span, Time};
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Session, Watch};
 
-const LAW: &str = r#"
-duration = "5s"
-sample   = "20ms"
-[[law]]
-kind   = "pi"
-target = "40p"
-[bottleneck]
-rate   = "10Mbit/s"
-buffer = "100p"
-delay  = "5ms"
-"#;
+/// One bottleneck that PI holds, with `more` tables and traffic.
+fn scenario(more: &str) -> String {
+    let law = "[[law]]\nkind = \"pi\"\ntarget = \"40p\"\n";
+    let more = format!("delay = \"5ms\"\n{more}{law}");
+    let text = one_bottleneck([0, 5], "10Mbit/s", "100p", &more);
+    format!("sample = \"20ms\"\n{text}")
+}
 
-const ONE: &str = r#"
-[[traffic]]
-kind  = "ftp"
-flows = 8
-rtt   = ["40ms", "60ms"]
-[[traffic]]
-kind = "mice"
-flows = 10
-rtt = "50ms"
-[[at]]
-time = "2s"
-set  = { bottleneck.rate = "5Mbit/s" }
-"#;
+fn one() -> String {
+    let more = r#"
+        [[traffic]]
+        kind  = "mice"
+        flows = 10
+        rtt   = "50ms"
+        [[at]]
+        time  = "2s"
+        set   = { bottleneck.rate = "5Mbit/s" }
+    "#;
+    scenario(&(ftp(8, r#"["40ms", "60ms"]"#, "") + more))
+}
 
-const TWO: &str = r#"
-from   = "a"
-to     = "b"
-[[link]]
-rate   = "8Mbit/s"
-buffer = "100p"
-delay  = "5ms"
-from   = "b"
-to     = "c"
-[[traffic]]
-kind  = "ftp"
-flows = 8
-rtt   = "60ms"
-path  = ["a", "b", "c"]
-"#;
+fn two() -> String {
+    let next = r#"
+        from   = "a"
+        to     = "b"
+        [[link]]
+        rate   = "8Mbit/s"
+        buffer = "100p"
+        delay  = "5ms"
+        from   = "b"
+        to     = "c"
+    "#;
+    let flows = ftp(8, "\"60ms\"", r#"path = ["a", "b", "c"]"#);
+    scenario(&format!("{next}{flows}"))
+}
 
 #[test]
 fn steps_come_to_the_same_trace() {
-    for text in [ONE, TWO].map(|links| format!("{LAW}{links}")) {
+    for text in [one(), two()] {
         let experiment = parse(text.as_bytes(), "test", &Options::default()).unwrap();
         let point = &experiment.points[0];
         let scenario = Arc::new(point.scenario.clone());

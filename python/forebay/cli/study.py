@@ -87,7 +87,7 @@ def study(
     wanted = growing.Until.read(until, most_seeds) if until else None
     metrics = metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
-    runs = choice.of_study(making.store, without=making.no_store, look=True)
+    runs = choice.of_study(making.store, without=making.no_store)
     by, kept = engines.named(engine), Designs(runs)
     laws, sets = given.law or (), given.set_ or ()
     points = Points(file, laws=laws, sets=sets, seeds=given.seeds, kept=kept, engine=by)

@@ -77,10 +77,10 @@ def legend_beside(axes: Axes, columns: int = 1) -> None:
     axes.figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
 
 
-def legend_below(figure: Plot, axes: Axes, most: int = 5) -> None:
+def legend_below(figure: Plot, axes: Axes) -> None:
     """A legend below all panels, each label once."""
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    columns = min(most, len(handles))
+    columns = min(5, len(handles))
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
 
 

@@ -9,7 +9,7 @@ ticks are asked for, or have a text each, has them as matplotlib makes them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import allow_rasterization
@@ -21,6 +21,8 @@ from matplotlib.ticker import NullLocator
 class _Pen:
     """A tick that draws itself at several places."""
 
+    #: The coordinate of its places: of its axis.
+    along: Literal["x", "y"]
     #: Where it stands, and what it says there; empty for an ordinary tick.
     places: Sequence[tuple[float, str]] = ()
 
@@ -43,12 +45,15 @@ class _Pen:
         self._lay(self.tick1line, [0], [0])
         self._lay(self.tick2line, [0], [1])
 
+    def _lay(self, line: Any, places: Any, across: Any) -> None:
+        line.set_data(*(places, across) if self.along == "x" else (across, places))
+
     def labels(self: Any, side: int) -> Iterator[Any]:
         """Its label at each of its places in turn."""
         label = self.label1 if side == 1 else self.label2
         for place, text in self.places if label.get_visible() else ():
             if text:
-                self._put(label, place)
+                getattr(label, f"set_{self.along}")(place)
                 label.set_text(text)
                 yield label
 
@@ -67,23 +72,11 @@ class _Pen:
 
 
 class _XPen(_Pen, XTick):
-    @staticmethod
-    def _lay(line: Any, along: Any, across: Any) -> None:
-        line.set_data(along, across)
-
-    @staticmethod
-    def _put(label: Any, place: float) -> None:
-        label.set_x(place)
+    along = "x"
 
 
 class _YPen(_Pen, YTick):
-    @staticmethod
-    def _lay(line: Any, along: Any, across: Any) -> None:
-        line.set_data(across, along)
-
-    @staticmethod
-    def _put(label: Any, place: float) -> None:
-        label.set_y(place)
+    along = "y"
 
 
 class _QuickAxis(Axis):

@@ -224,10 +224,10 @@ def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
     return drawn
 
 
-def _smooth(line: Line, window_s: float = 1.0) -> Floats:
-    """Running mean: few signals fall into one sample."""
+def _smooth(line: Line) -> Floats:
+    """Mean over a second: few signals fall into one sample."""
     step_s = line.time_s[1] - line.time_s[0]
-    window = np.ones(max(int(window_s / step_s), 1))
+    window = np.ones(max(int(1.0 / step_s), 1))
     counted = np.convolve(np.ones_like(line.time_s), window, mode="same")
     mean: Floats = np.convolve(line.probability, window, mode="same") / counted
     return mean

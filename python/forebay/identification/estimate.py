@@ -29,6 +29,8 @@ NORMAL = 1.96
 FEWEST_BUSY, FEWEST_SIGNALS = 50, 100
 #: A round trip must have so many intervals, and the record so many round trips.
 FEWEST_INTERVALS, FEWEST_TRIPS = 5.0, 200.0
+#: Longest round trip that is looked for.
+LONGEST_S = 4.0
 #: Largest distance of the answer to a signal from a step, as a share of the step.
 ROUGH = 0.07
 #: Widths of the step, as shares of the round trip, that are tried.
@@ -224,7 +226,7 @@ def held(p: Floats) -> Floats:
     return np.asarray(0.5 * (p + np.concatenate([p[:1], p[:-1]])), float)
 
 
-def round_trip(series: QueueRecord, longest_s: float | None = None) -> IntervalEstimate:
+def round_trip(series: QueueRecord) -> IntervalEstimate:
     """R with the wait in the queue."""
     count = float(series.signals.sum())
     if count < FEWEST_SIGNALS:
@@ -232,7 +234,7 @@ def round_trip(series: QueueRecord, longest_s: float | None = None) -> IntervalE
             f"{count:.0f} signals are too few to see them answered (at least {FEWEST_SIGNALS})"
         )
     dt_s = series.interval_s
-    lags = int(min((longest_s or 4.0) / dt_s, len(series.arrivals) / 20, 2000))
+    lags = int(min(LONGEST_S / dt_s, len(series.arrivals) / 20, 2000))
     if lags < 3 * FEWEST_INTERVALS:
         return IntervalEstimate.unknown("the record is too short")
     by_chance, arrivals = chance(series), series.arrivals - series.arrivals.mean()

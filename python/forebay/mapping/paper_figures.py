@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -48,14 +50,30 @@ def pi_pd_3() -> Plot:
     return figure
 
 
-@styled
-def staqm_11() -> Plot:
+def of_one_panel(title: str) -> Callable[[Callable[[Axes], None]], Callable[[], Plot]]:
+    """A figure that draws into the only axes of it."""
+
+    def framed(draw: Callable[[Axes], None]) -> Callable[[], Plot]:
+        @styled
+        @wraps(draw)
+        def figure_of_it() -> Plot:
+            figure, axes = one_panel(7.2, 4.4)
+            draw(axes)
+            axes.set_title(title)
+            return figure
+
+        return figure_of_it
+
+    return framed
+
+
+@of_one_panel("Self-tuning PI: critical time constants (staqm figure 11)")
+def staqm_11(axes: Axes) -> None:
     """staqm figure 11: how slowly STPI must estimate the load."""
     # PI itself has a phase margin of π/2 − β − atan β: its zero cancels TCP's pole, and at β/R
     # the delay takes β, the queue's pole atan β.
     edge = brentq(lambda beta: math.pi / 2 - beta - math.atan(beta), 0, 1)
     betas = np.concatenate([np.linspace(0.05, 0.84, 80), edge - np.geomspace(0.02, 5e-4, 20)])
-    figure, axes = one_panel(7.2, 4.4)
     for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
         times = [critical_load_time_s(float(beta), rtt_ms / 1e3) for beta in betas]
         axes.plot(betas, times, color=colour, label=f"R = {rtt_ms} ms")
@@ -80,15 +98,12 @@ def staqm_11() -> Plot:
     )
     axes.text(edge + 0.008, 2, "PI itself is unstable", rotation=90, va="center", **NOTE)
     axes.legend(loc="upper left", title="stable above the line; ○ by counting roots")
-    axes.set_title("Self-tuning PI: critical time constants (staqm figure 11)")
-    return figure
 
 
-@styled
-def staqm_12() -> Plot:
+@of_one_panel("RED designed for a phase margin of 85°: response time (staqm figure 12)")
+def staqm_12(axes: Axes) -> None:
     """staqm figure 12: how slowly a stable RED answers."""
     ratios = np.geomspace(0.0004, 0.02, 200)
-    figure, axes = one_panel(7.2, 4.4)
     for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
         points = [OperatingPoint(float(ratio), rtt_ms / 1e3, 1.0) for ratio in ratios]
         times = [1 / averaging_design(85, 0.1, point)["omega_g"] for point in points]
@@ -109,15 +124,12 @@ def staqm_12() -> Plot:
         "which is drawn here, gives 225 s.",
         (0.02, 0.03),
     )
-    axes.set_title("RED designed for a phase margin of 85°: response time (staqm figure 12)")
-    return figure
 
 
-@styled
-def staqm_29() -> Plot:
+@of_one_panel("Self-tuning RED: critical time constants (staqm figure 29)")
+def staqm_29(axes: Axes) -> None:
     """staqm figure 29: how slowly STRED must estimate the load."""
     phases = np.linspace(50, 88, 20)
-    figure, axes = one_panel(7.2, 4.4)
     styles: list[Any] = ["-", "--", ":"]
     ratios = [0.002, 0.006, 0.02]
     for colour, rtt_ms in zip(COLOURS, [100, 150, 250], strict=False):
@@ -140,8 +152,6 @@ def staqm_29() -> Plot:
         ylabel="Time constant of the load estimate, 1/K_rc [s]",
         ylim=(0.2, 100),
     )
-    axes.set_title("Self-tuning RED: critical time constants (staqm figure 29)")
-    return figure
 
 
 #: The network in which e-avq's theorem is looked at; K_p = 0.05 and K_i = 0.5 are the example's.

@@ -111,13 +111,9 @@ def _reading(
     seeds: int | None,
     engine: Engine,
 ) -> Experiment:
-    texts = [f"{key}={_toml(value)}" for key, value in sets.items()]
+    texts = [f"{key}={quantities.toml(value)}" for key, value in sets.items()]
     path = names.shown(one.scenario)
     return experiments.read(path, laws=laws or None, sets=texts, seeds=seeds, engine=engine)
-
-
-def _toml(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:

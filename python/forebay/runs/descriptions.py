@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,7 +83,7 @@ def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[S
         section, _, rest = path.partition(".")
         table, _, key = rest.rpartition(".")
         value = " / ".join(
-            words.quantity(one if isinstance(one, str) else json.dumps(one))
+            words.quantity(quantities.toml(one))
             for one in (found if isinstance(found, list) else [found])
         )
         if section == "traffic":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from forebay.base import metrics, statistics
+from forebay.base import metrics, quantities, statistics
 from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.runs import steady_state
 from forebay.runs.table import EMPTY, Cell, RunTable
@@ -366,7 +366,7 @@ def _settings_column(values: list[object]) -> pl.Series:
     """Numbers as they are; anything else as text, since a sweep may mix lists with texts."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return pl.Series(values=values, strict=False)
-    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    texts = [quantities.toml(value) for value in values]
     if (order := axes.sorted_texts(texts)) is not None:
         return pl.Series(texts, dtype=pl.Enum(order))
     return pl.Series(texts)

@@ -30,7 +30,8 @@ class Axis:
     @property
     def one(self) -> bool:
         """Whether a number says all of a value: of one key, or of several that are alike."""
-        return bool(self.numbers) and all(len(set(map(_text, v))) == 1 for v in self.values)
+        texts = [set(map(quantities.toml, value)) for value in self.values]
+        return bool(self.numbers) and all(len(each) == 1 for each in texts)
 
     @property
     def short(self) -> list[str]:
@@ -90,13 +91,9 @@ def _axis(keys: list[str], points: Mapping[int, Mapping[str, object]]) -> Axis:
         values,
         plain,
         unit,
-        [" / ".join(dict.fromkeys(_text(one) for one in value)) for value in values],
+        [" / ".join(dict.fromkeys(quantities.toml(one) for one in value)) for value in values],
         {i: place[json.dumps(value)] for i, value in of_point.items()},
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def sorted_texts(texts: Sequence[str]) -> list[str] | None:

@@ -41,13 +41,11 @@ def store(
     return at(DEFAULT)
 
 
-def of_study(
-    address: str | os.PathLike[str] | None, *, without: bool = False, look: bool = False
-) -> Store:
+def of_study(address: str | os.PathLike[str] | None, *, without: bool = False) -> Store:
     """The store of a command that reads what it has made: as `store`, or one for this process alone
     where none is wanted, which goes with it.
 
-    look: nothing is to be written. Raises `ScenarioError`.
+    Raises `ScenarioError`.
     """
     chosen = None if without else named(address)
     if without or (chosen is None and os.environ.get(VARIABLE) == OFF):
@@ -55,10 +53,7 @@ def of_study(
         found = at(folder.name)
         found.goes_with = folder
         return found
-    found = at(chosen if chosen is not None else DEFAULT)
-    if not look:
-        found.check_writable()
-    return found
+    return at(chosen if chosen is not None else DEFAULT)
 
 
 def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:

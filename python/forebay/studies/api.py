@@ -91,7 +91,7 @@ def study(
     `RuntimeError` where a scheduler is gone; what has finished is kept.
     """
     # Looked into first, and written to once the scenario is known to be sound.
-    found = choice.of_study(store, look=True)
+    found = choice.of_study(store)
     by, kept = engines.named(engine, "engine"), Designs(found)
     points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=kept, engine=by)
     found.check_writable()

@@ -234,4 +234,4 @@ def _column(values: Sequence[object]) -> pl.Series:
     known = [one for one in found if one is not None]
     if len(known) == len(values) and len({base for _, base in known}) == 1:
         return pl.Series([value for value, _ in known], dtype=pl.Float64)
-    return pl.Series([value if isinstance(value, str) else json.dumps(value) for value in values])
+    return pl.Series([quantities.toml(value) for value in values])

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.runs import execution
 from forebay.store import designs
 from forebay.store.designs import Designs
 from forebay.tuning import calm_regions, candidates
@@ -97,7 +98,7 @@ def search_all(
 def _search_all(
     tasks: Sequence[Task], ranges: Ranges, seed: int, processes: int | None
 ) -> Generator[tuple[int, Candidate]]:
-    most = min(processes or _cores(), len(tasks))
+    most = min(processes or execution.cores(), len(tasks))
     if most < 2 or not sys.executable:
         for number, task in enumerate(tasks):
             yield number, best_candidate(task, ranges, seed)
@@ -202,10 +203,3 @@ def _with_models(candidate: Candidate, ranges: Ranges) -> Candidate:
         )
     except ScenarioError:  # as of `gain_search.search`
         return candidate
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -348,10 +348,8 @@ async function copy(text, words) {
 }
 
 function theme() {
-  const dark = root.dataset.theme
-    ? root.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  const dark = document.getElementById("dark");
+  dark.media = matchMedia(dark.media).matches ? "not all" : "all";
   redraw();
   pictures?.redraw();
 }

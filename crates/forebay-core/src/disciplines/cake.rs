@@ -90,7 +90,7 @@ impl DisciplineParams for CakeParams {
             shaped,
             salt,
             rng: Rng::new(salt, "quanta"),
-            makes: Bands::new(&checked, laws)?,
+            bands: Bands::new(&checked, laws)?,
             current: 0,
             next_packet: Time::ZERO,
             remainder: 0,
@@ -156,7 +156,7 @@ struct Cake<P> {
     /// Decides, with the flow, which queue a packet joins.
     salt: u64,
     rng: Rng,
-    makes: Bands<P>,
+    bands: Bands<P>,
     tins: Vec<Tin<P>>,
     /// The tin whose turn it is, without a shaper.
     current: usize,
@@ -173,7 +173,7 @@ impl<P: Packet + Send> Cake<P> {
     fn rate_of(&self, tin: usize) -> Rate {
         match self.shaped {
             true => self.tins[tin].rate,
-            false => self.makes.site.rate,
+            false => self.bands.site.rate,
         }
     }
 
@@ -205,7 +205,7 @@ impl<P: Packet + Send> Cake<P> {
         let number = self.tins[tin].place(tag);
         if self.tins[tin].queues[number].is_none() {
             let queue = Queue {
-                band: self.makes.make(rate),
+                band: self.bands.make(rate),
                 deficit: 0,
                 set: Set::Resting,
                 stamp: 0,
@@ -314,11 +314,11 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         let holds = queue.band.len_packets() > 0;
         let timeout = queue.band.poll_timeout();
         self.recount(tin, number, before);
-        self.makes.note_timeout(timeout);
+        self.bands.note_timeout(timeout);
         if holds {
             self.join_round(tin, number);
         }
-        while self.makes.is_exceeded(self.packets, self.bytes) {
+        while self.bands.is_exceeded(self.packets, self.bytes) {
             self.drop_from_longest(now, sink);
         }
     }
@@ -363,11 +363,11 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.makes.next_timeout()
+        self.bands.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.makes.handle_timeout(now, bands(&mut self.tins));
+        self.bands.handle_timeout(now, bands(&mut self.tins));
     }
 
     fn len_packets(&self) -> u32 {
@@ -379,16 +379,16 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        self.makes.site.rate = rate;
+        self.bands.site.rate = rate;
         self.spread_rate();
     }
 
     fn set_buffer(&mut self, buffer: Buffer) {
-        self.makes.set_buffer(buffer, bands(&mut self.tins));
+        self.bands.set_buffer(buffer, bands(&mut self.tins));
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.makes.set_point(set_point, bands(&mut self.tins))
+        self.bands.set_point(set_point, bands(&mut self.tins))
     }
 
     /// Queues in their first turn, those in the round, and those that decay.

@@ -45,7 +45,7 @@ impl DisciplineParams for FqParams {
         let fq = Fq {
             params: self.clone(),
             salt: laws.salt(),
-            makes: Bands::new(site, laws)?,
+            bands: Bands::new(site, laws)?,
             queues: (0..self.queues).map(|_| None).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -100,7 +100,7 @@ struct Fq<P> {
     params: FqParams,
     /// Decides, with the flow, which queue a packet joins (RFC 8290 section 4.1.1).
     salt: u64,
-    makes: Bands<P>,
+    bands: Bands<P>,
     queues: Vec<Option<Box<Queue<P>>>>,
     new: VecDeque<u32>,
     old: VecDeque<u32>,
@@ -128,9 +128,9 @@ impl<P: Packet + Send> Fq<P> {
     /// The queue with this number, which exists from its first packet on.
     fn open(&mut self, number: u32) -> &mut Queue<P> {
         let slot = &mut self.queues[number as usize];
-        let makes = &mut self.makes;
+        let bands = &mut self.bands;
         slot.get_or_insert_with(|| {
-            let band = makes.make(makes.site.rate);
+            let band = bands.make(bands.site.rate);
             Box::new(Queue {
                 band,
                 deficit: 0,
@@ -190,7 +190,7 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
         let (all, quantum) = (self.bytes, self.params.quantum.0);
         let fits = {
             let bytes = self.bytes + u64::from(packet.bytes());
-            !self.makes.is_exceeded(self.packets + 1, bytes)
+            !self.bands.is_exceeded(self.packets + 1, bytes)
         };
         let queue = self.open(number);
         let has_room = fits || !queue.band.costs_arrivals();
@@ -209,8 +209,8 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
             self.new.push_back(number);
         }
         self.recount(number, before);
-        self.makes.note_timeout(timeout);
-        while self.makes.is_exceeded(self.packets, self.bytes) {
+        self.bands.note_timeout(timeout);
+        while self.bands.is_exceeded(self.packets, self.bytes) {
             self.drop_from_longest(now, sink);
         }
     }
@@ -241,7 +241,7 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
             }
             let timeout = queue.band.poll_timeout();
             self.recount(number, before);
-            self.makes.note_timeout(timeout);
+            self.bands.note_timeout(timeout);
             if let Some(departure) = taken {
                 return Dequeued::Packet(departure);
             }
@@ -270,11 +270,11 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.makes.next_timeout()
+        self.bands.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.makes.handle_timeout(now, bands(&mut self.queues));
+        self.bands.handle_timeout(now, bands(&mut self.queues));
     }
 
     fn len_packets(&self) -> u32 {
@@ -286,15 +286,15 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        self.makes.set_rate(rate, bands(&mut self.queues));
+        self.bands.set_rate(rate, bands(&mut self.queues));
     }
 
     fn set_buffer(&mut self, buffer: Buffer) {
-        self.makes.set_buffer(buffer, bands(&mut self.queues));
+        self.bands.set_buffer(buffer, bands(&mut self.queues));
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.makes.set_point(set_point, bands(&mut self.queues))
+        self.bands.set_point(set_point, bands(&mut self.queues))
     }
 
     /// Queues that hold packets, and those in their first turn.

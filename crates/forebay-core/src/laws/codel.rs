@@ -22,13 +22,14 @@ pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
 );
 
 /// FQ-CoDel.
-pub const FQ: LawSpec = LAW.in_several_queues(
+pub const FQ: LawSpec = LAW
+.in_queue(
     "fq",
     "fq-codel",
     "FQ-CoDel: CoDel on a queue for each flow",
     "RFC 8290",
-    CodelParams::search,
-);
+)
+.with_several_loops(CodelParams::search);
 
 words! {
     /// In what CoDel counts time, and how it takes a square root.

@@ -26,7 +26,7 @@ use crate::units::{Packets, SetPoint, Span};
 macro_rules! averaged {
     (
         $law:ident, $params:ident, $kind:literal, $title:literal, $equation:literal,
-        every $interval:expr, by $goals:ty,
+        every $interval:expr, by $goals:ident::$rule:ident,
         { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
     ) => {
         pub const $law: LawSpec =
@@ -75,10 +75,10 @@ macro_rules! averaged {
                 Search::Space(space(conditions, &[$( stringify!($gain) ),+]))
             }
 
-            const GOALS: &'static [ParamSpec] = <$goals>::SPECS;
+            const GOALS: &'static [ParamSpec] = $goals::SPECS;
 
             fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-                let (gains, note) = <$goals>::read(goals)?.rule(&request.point)?;
+                let (gains, note) = $goals::read(goals)?.$rule(&request.point)?;
                 let mut designed = self.clone();
                 designed.target = request.set_point;
                 // The law divides its error by the buffer.
@@ -130,7 +130,7 @@ macro_rules! averaged {
 averaged! {
     P, PAvgParams, "p-avg", "P on the average queue: proportional control alone",
     "p = k_p·e;  e = (avg − target)/buffer",
-    every Span::from_millis(75), by PGoals,
+    every Span::from_millis(75), by PGoals::rule,
     {
         /// Proportional gain.
         k_p = 4.0832e-5;
@@ -140,7 +140,7 @@ averaged! {
 averaged! {
     PI, PiAvgParams, "pi-avg", "PI on the average queue: proportional-integral control",
     "p = k_p·e + k_i·∫e dt;  e = (avg − target)/buffer",
-    every Span::from_micros(6800), by PiGoals,
+    every Span::from_micros(6800), by PiGoals::rule,
     {
         /// Proportional gain.
         k_p = 1.741e-4;
@@ -152,7 +152,7 @@ averaged! {
 averaged! {
     PD, PdAvgParams, "pd-avg", "PD on the average queue: proportional-derivative control",
     "p = k_p·e + k_d·de/dt;  e = (avg − target)/buffer",
-    every Span::from_millis(10), by PdGoals,
+    every Span::from_millis(10), by PidGoals::pd_rule,
     {
         /// Proportional gain.
         k_p = 2e-4;
@@ -165,7 +165,7 @@ averaged! {
     PID, PidAvgParams, "pid-avg",
     "PID on the average queue: proportional-integral-derivative control",
     "p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = (avg − target)/buffer",
-    every Span::from_millis(20), by PidGoals,
+    every Span::from_millis(20), by PidGoals::rule,
     {
         /// Proportional gain.
         k_p = 1.44924e-3;
@@ -247,38 +247,19 @@ impl PiGoals {
     }
 }
 
-params! {
-    /// Goals of PD's design.
-    pub struct PdGoals {
-        /// Overshoot of the response to a step, as a share of the step.
-        overshoot: f64 = 0.05, 1e-6 => 0.999;
-        /// Time to come and stay within 2 % of a step; zero: 2R.
-        settling: Span = Span::ZERO, 0.0 => 3600.0;
-        /// Factor on the designed gains, for the loop's delay, which the design leaves out.
-        tuning: f64 = 0.05, 1e-6 => 1.0;
-    }
-}
-
-impl PdGoals {
-    /// The PD part of PID's pole placement.
-    fn rule(&self, point: &OperatingPoint) -> Ruled {
-        let pid = PidGoals {
-            overshoot: self.overshoot,
-            settling: self.settling,
-            tuning: self.tuning,
-        };
-        let placed = pid.placement(point);
+impl PidGoals {
+    /// The PD part of the pole placement.
+    fn pd_rule(&self, point: &OperatingPoint) -> Ruled {
+        let placed = self.placement(point);
         faster_than_plant(&placed)?;
         let gains = Gains {
             k_p: self.tuning * placed.k_p1,
             k_i: 0.0,
             k_d: self.tuning * placed.k_d1,
         };
-        Ok((gains, pid.note(point)))
+        Ok((gains, self.note(point)))
     }
-}
 
-impl PidGoals {
     fn rule(&self, point: &OperatingPoint) -> Ruled {
         let placed = self.placement(point);
         faster_than_plant(&placed)?;

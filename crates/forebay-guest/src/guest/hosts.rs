@@ -376,7 +376,7 @@ impl<'a> Hosts<'a> {
 
     /// Sees which programs have ended.
     pub fn look_at_programs(&mut self) {
-        self.programs.iter_mut().for_each(Program::look);
+        self.programs.iter_mut().for_each(Program::reap);
     }
 
     fn schedule(&mut self, at: u64, task: Task) {

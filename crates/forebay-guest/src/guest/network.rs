@@ -232,7 +232,17 @@ pub fn check_congestion_control(name: &str) -> io::Result<()> {
 /// What a tool says, or the kernel.
 pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<()> {
     fs::create_dir_all("/run/netns")?;
-    let settings = &scenario.kernel;
+    make_wires(scenario, groups, tools)?;
+    make_routes(scenario.kernel.offloads, groups, tools)?;
+    forward(groups)?;
+    for group in groups {
+        set_up_ends(scenario, group, tools)?;
+    }
+    Ok(())
+}
+
+/// Namespaces, and the pairs of devices between them.
+fn make_wires(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<()> {
     let largest = mtu(scenario.packet().0);
     let mut links = format!("netns add {ROUTER}\nnetns add {FAR}\n");
     for group in groups {
@@ -265,10 +275,13 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
         pair(&mut links, (&source, "e0"), (ROUTER, &format!("a{n}")), mtu);
         pair(&mut links, (FAR, &format!("b{n}")), (&sink, "e0"), mtu);
     }
-    tools.batch("ip", None, &links)?;
+    tools.batch("ip", None, &links)
+}
 
+/// Addresses, routes, and delays of the access links.
+fn make_routes(offloads: bool, groups: &[Group], tools: &Tools) -> io::Result<()> {
     let up = |device: &str| format!("link set {device} arp off gso_max_segs 1 up\n");
-    let up_host = match settings.offloads {
+    let up_host = match offloads {
         true => "link set e0 arp off up\n".to_owned(),
         false => up("e0"),
     };
@@ -320,8 +333,11 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
     tools.batch("ip", Some(ROUTER), &router)?;
     tools.batch("ip", Some(FAR), &far)?;
     tools.batch("tc", Some(ROUTER), &back)?;
-    tools.batch("tc", Some(FAR), &forth)?;
+    tools.batch("tc", Some(FAR), &forth)
+}
 
+/// Both routers forward packets as they are.
+fn forward(groups: &[Group]) -> io::Result<()> {
     for (namespace, devices) in [(ROUTER, 'a'), (FAR, 'b')] {
         enter(namespace)?;
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
@@ -335,51 +351,54 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
             sys::set_offloads(&format!("{devices}{}", group.number), false)?;
         }
     }
-    for group in groups {
-        let ecn = scenario.traffic[group.traffic].kind.ecn();
-        let l4s = ecn == EcnChoice::L4s;
-        for (namespace, ask) in [
-            (group.source_namespace(), ecn != EcnChoice::Off),
-            (
-                group.sink_namespace(),
-                group.only_flow.is_some() && ecn != EcnChoice::Off,
-            ),
-        ] {
-            enter(&namespace)?;
-            sys::set_offloads("e0", settings.offloads)?;
-            let set = |name: &str, value: &str| {
-                set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
-            };
-            // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0). Of programs
-            // either end may be the active one.
-            let passive = namespace.starts_with('d') && group.only_flow.is_none();
-            set(
-                "tcp_ecn",
-                if passive {
-                    "2"
-                } else if ask {
-                    "1"
-                } else {
-                    "0"
-                },
-            )?;
-            // Of one connection to the next nothing is kept.
-            set("tcp_no_metrics_save", "1")?;
-            set("tcp_rmem", "4096 131072 67108864")?;
-            set("tcp_wmem", "4096 16384 67108864")?;
-            for (name, value) in &settings.sysctls {
-                set_sysctl(name, value)
-                    .map_err(|error| io::Error::other(format!("kernel.sysctls.{error}")))?;
-            }
+    Ok(())
+}
+
+/// What the kernel's TCP does at the ends of a group.
+fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<()> {
+    let settings = &scenario.kernel;
+    let ecn = scenario.traffic[group.traffic].kind.ecn();
+    let l4s = ecn == EcnChoice::L4s;
+    for (namespace, ask) in [
+        (group.source_namespace(), ecn != EcnChoice::Off),
+        (
+            group.sink_namespace(),
+            group.only_flow.is_some() && ecn != EcnChoice::Off,
+        ),
+    ] {
+        enter(&namespace)?;
+        sys::set_offloads("e0", settings.offloads)?;
+        let set = |name: &str, value: &str| {
+            set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
+        };
+        // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0). Of programs
+        // either end may be the active one.
+        let passive = namespace.starts_with('d') && group.only_flow.is_none();
+        set(
+            "tcp_ecn",
+            if passive {
+                "2"
+            } else if ask {
+                "1"
+            } else {
+                "0"
+            },
+        )?;
+        // Of one connection to the next nothing is kept.
+        set("tcp_no_metrics_save", "1")?;
+        set("tcp_rmem", "4096 131072 67108864")?;
+        set("tcp_wmem", "4096 16384 67108864")?;
+        for (name, value) in &settings.sysctls {
+            set_sysctl(name, value)
+                .map_err(|error| io::Error::other(format!("kernel.sysctls.{error}")))?;
         }
-        if l4s && settings.tcp.is_none() {
-            // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
-            let rewrite =
-                "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
-                           ip tos 2 0x3 action pedit ex munge ip dsfield set 1 retain 0x3 pipe \
-                           action csum ip\n";
-            tools.batch("tc", Some(&group.source_namespace()), rewrite)?;
-        }
+    }
+    if l4s && settings.tcp.is_none() {
+        // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
+        let rewrite = "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
+                       ip tos 2 0x3 action pedit ex munge ip dsfield set 1 retain 0x3 pipe \
+                       action csum ip\n";
+        tools.batch("tc", Some(&group.source_namespace()), rewrite)?;
     }
     Ok(())
 }

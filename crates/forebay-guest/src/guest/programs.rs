@@ -94,7 +94,7 @@ impl Program {
     }
 
     /// Sees whether it has ended.
-    pub fn look(&mut self) {
+    pub fn reap(&mut self) {
         let Some(child) = &mut self.child else { return };
         if let Ok(Some(status)) = child.try_wait() {
             let status = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
@@ -113,13 +113,13 @@ impl Program {
 
     /// Asks it to end.
     pub fn ask_to_end(&mut self) {
-        self.look();
+        self.reap();
         self.asked = true;
         self.signal(Signal::SIGTERM);
     }
 
     fn outcome(mut self) -> ProgramOutcome {
-        self.look();
+        self.reap();
         self.signal(Signal::SIGKILL);
         let output = self.failure.clone().unwrap_or_else(|| last(&self.output));
         ProgramOutcome {

@@ -13,6 +13,36 @@ use plaintext::Plaintext;
 use quinn_proto as quinn;
 use quinn_proto::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
 
+/// The first traffic is the caller's; CUBIC stands beside it.
+pub const SCENARIO: &str = r#"
+    duration = "20s"
+    measure  = ["2s", "20s"]
+
+    [bottleneck]
+    rate   = "20Mbit/s"
+    delay  = "1ms"
+    buffer = "400p"
+
+    [[traffic]]
+    kind  = "external"
+    flows = 1
+    label = "quic"
+    rtt   = "40ms"
+
+    [[traffic]]
+    kind   = "ftp"
+    label  = "cubic"
+    flows  = 20
+    packet = "1500B"
+    header = "52B"
+    rtt    = "40ms"
+    tcp    = "linux-cubic"
+    start  = { uniform = ["0s", "1s"] }
+
+    [[law]]
+    kind = "fq-codel"
+"#;
+
 /// One end, with its only connection.
 pub struct Quic {
     endpoint: quinn::Endpoint,

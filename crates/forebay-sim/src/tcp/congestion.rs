@@ -42,6 +42,9 @@ use forebay_core::Rate;
 
 use super::connection::{Config, Connection, Step};
 
+/// The least window of LEDBAT++ and Prague.
+const LEAST_CWND_PKTS: f64 = 2.0;
+
 /// A sign that the network is congested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indication {

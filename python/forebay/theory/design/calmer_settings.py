@@ -189,7 +189,7 @@ def peak_of(made: Design, enough: float = math.inf) -> float:
 
 
 def _own_interval_s(law: str) -> float | None:
-    spec = _param(law, "interval")
+    spec = _interval_spec(law)
     if spec is None:
         return None
     own = spec["default"]
@@ -198,10 +198,10 @@ def _own_interval_s(law: str) -> float | None:
 
 def _taken(law: str, rtt_s: float) -> str:
     """A fifth of R, or the least that the law takes."""
-    spec = _param(law, "interval")
+    spec = _interval_spec(law)
     least_s = 0.0 if spec is None else spec["min"] or 0.0
     return f"{1e3 * max(TAKEN * rtt_s, least_s):.2g}ms"
 
 
-def _param(law: str, param: str) -> Any:
-    return registries.parameter(law, param) if law in registries.laws() else None
+def _interval_spec(law: str) -> Any:
+    return registries.parameter(law, "interval") if law in registries.laws() else None

@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,9 +32,6 @@ from forebay.theory.loop.margins import CALM
 from forebay.theory.plant.loaded_link import PLAIN, LoadedLink, PerClass
 from forebay.theory.plant.plant import REASONS
 from forebay.theory.plant.plants import plant_on
-
-if TYPE_CHECKING:
-    pass
 
 #: PiGains a and b of which every law that is a PI has parameters: its path does not depend on them.
 ANY = (2e-3, 1.9e-3)
@@ -101,13 +98,13 @@ class Corner:
             found[j] = min((float(x) for x in k_i if x > 0), default=0.0)
         return found
 
-    def calm_k_i(self, k_p: Floats, peak: float = CALM) -> Floats:
-        """The largest K_i with |1/(1 + L)| at most `peak` at each K_p; 0 where there is none."""
+    def calm_k_i(self, k_p: Floats) -> Floats:
+        """The largest calm K_i at each K_p; 0 where there is none."""
         u = 1 + k_p[:, None] * self.response
         v = -1j * self.integral * self.response
         a = np.abs(v) ** 2
         half_b = (u * v.conj()).real
-        c = np.abs(u) ** 2 - 1 / peak**2
+        c = np.abs(u) ** 2 - 1 / CALM**2
         root = half_b**2 - a * c
         with np.errstate(all="ignore"):
             first = (-half_b - np.sqrt(np.maximum(root, 0))) / a

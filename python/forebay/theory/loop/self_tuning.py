@@ -23,12 +23,10 @@ def stpi(beta: float, rtt_s: float, k_rc: float) -> DelaySystem:
     return _tuned([1, 1 / rtt_s, 0], [g], rtt_s, k_rc)
 
 
-def stred(
-    phase_deg: float, flows_per_capacity: float, rtt_s: float, k_rc: float, crossover: float = 0.1
-) -> DelaySystem:
-    """RED by appendix D for N/C; phase_deg is β_red."""
+def stred(phase_deg: float, flows_per_capacity: float, rtt_s: float, k_rc: float) -> DelaySystem:
+    """RED by appendix D for N/C, with the paper's crossover; phase_deg is β_red."""
     point = OperatingPoint(flows_per_capacity, rtt_s, 1.0)  # only N/C matters
-    red = averaging_design(phase_deg, crossover, point)
+    red = averaging_design(phase_deg, 0.1, point)
     a = np.polymul([1, point.tcp_pole], [1, point.queue_pole])
     a = np.polymul(a, [1, red["k_red"]])
     # L(0) = L_red·P(0), and the loop falls through one at ω_g.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import forebay._native as _native
 from forebay._native import LawModel, ScenarioError
 from forebay.base import quantities, registries
-from forebay.scenarios.builder import Dumbbell, Group, Law, Value
+from forebay.scenarios.builder import Dumbbell, Group, Law
 from forebay.theory.plant.senders import SENDERS
 
 if TYPE_CHECKING:
@@ -234,7 +234,6 @@ def scenario_toml(
     title: str,
     target_pkts: float,
     duration_s: float = 60.0,
-    sweep: Mapping[str, Sequence[Value]] | None = None,
 ) -> str:
     """A scenario of long-lived flows over the link, in TOML; the first third is not measured."""
     return Dumbbell(
@@ -250,7 +249,6 @@ def scenario_toml(
         rtt=link.rtt,
         laws=[Law(law, params)],
         target_pkts=target_pkts,
-        sweep=sweep or {},
         l4s_flows=round(link.l4s_flows) and max(1, round(link.l4s_flows)),
         groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in link.groups],
     ).text()

@@ -132,7 +132,7 @@ impl<P: Packet + Send> Cake<P> {
         let taken = queue.band.take(now, class, sink);
         let timeout = queue.band.poll_timeout();
         self.recount(tin, number, before);
-        self.makes.note_timeout(timeout);
+        self.bands.note_timeout(timeout);
         let Some(departure) = taken else {
             self.tins[tin].retire(number, now, isolation);
             return Served::Nothing;

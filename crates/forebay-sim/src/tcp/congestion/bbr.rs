@@ -1,6 +1,19 @@
 //! BBR, versions 1 and 3, and what both count alike: round trips, the search for a full pipe, and
 //! the window to go back to.
 
+/// [`CongestionControl::on_rate`](super::CongestionControl::on_rate) does all: nothing else grows the
+/// window, and a congestion event keeps the threshold and only notes the window, to go back to.
+macro_rules! window_by_rate {
+    () => {
+        fn grow(&mut self, _growth: &Growth) {}
+
+        fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+            self.save_window();
+            self.cwnd()
+        }
+    };
+}
+
 mod v1;
 mod v3;
 mod windowed_max;

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::{AckSample, CongestionControl, CongestionEvent, Growth, RealWindow, Window};
+use super::{
+    AckSample, CongestionControl, CongestionEvent, Growth, RealWindow, Window, LEAST_CWND_PKTS,
+};
 use crate::tcp::Config;
 
 /// Queuing delay to keep below (section 4.1).
@@ -13,7 +15,6 @@ const BASE_MINUTES: usize = 10;
 const MINUTE_NS: u64 = 60_000_000_000;
 /// The current round trip is the least of the last few (section 4.1).
 const CURRENT_SAMPLES: usize = 4;
-const LEAST_CWND_PKTS: f64 = 2.0;
 /// Slow start ends at this share of the target (section 4.3).
 const START_SHARE: f64 = 0.75;
 /// Constant of the multiplicative decrease (section 4.2).

@@ -4,6 +4,7 @@
 
 use super::{
     AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, Window,
+    LEAST_CWND_PKTS,
 };
 use crate::tcp::Config;
 
@@ -11,7 +12,6 @@ use crate::tcp::Config;
 const GAIN: f64 = 1.0 / 16.0;
 /// Shorter round trips grow and fall as one of this length (section 2.4.4).
 const REFERENCE_RTT_NS: u64 = 25_000_000;
-const LEAST_CWND_PKTS: f64 = 2.0;
 
 #[derive(Clone, Debug)]
 pub struct Prague {

@@ -579,14 +579,7 @@ impl CongestionControl for Bbr3 {
         self.update_cwnd(sample);
     }
 
-    /// [`Self::on_rate`] does all.
-    fn grow(&mut self, _growth: &Growth) {}
-
-    /// Keeps the threshold; only the window is noted, to go back to.
-    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
-        self.save_window();
-        self.cwnd()
-    }
+    window_by_rate!();
 
     fn on_timeout(&mut self, _now: u64, _next: u32) {
         self.prior_window.update(RecoveryState::Loss);

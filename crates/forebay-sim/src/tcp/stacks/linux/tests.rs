@@ -20,15 +20,19 @@ struct Host<C = LinuxReno> {
 }
 
 impl<C: CongestionControl> Host<C> {
-    /// Just after the handshake: packets 1 to 10 are out.
-    fn connected() -> Host<C> {
-        let config = config();
-        let mut host = Host {
+    /// Before it has sent a SYN.
+    fn closed(config: Config) -> Host<C> {
+        Host {
             tcp: Linux::new(Connection::new(), &config),
             config,
             now: 0,
             sent: Vec::new(),
-        };
+        }
+    }
+
+    /// Just after the handshake: packets 1 to 10 are out.
+    fn connected() -> Host<C> {
+        let mut host = Host::closed(config());
         host.open();
         assert_eq!(host.numbers(), [0]);
         host.now = RTT;
@@ -279,13 +283,7 @@ fn a_window_that_is_not_used_does_not_grow() {
 
 #[test]
 fn lost_syns_are_sent_again_every_second() {
-    let config = config();
-    let mut host: Host = Host {
-        tcp: Linux::new(Connection::new(), &config),
-        config,
-        now: 0,
-        sent: Vec::new(),
-    };
+    let mut host: Host = Host::closed(config());
     host.open();
     let waits: Vec<u64> = (0..7).map(|_| host.fire() / (1000 * MS)).collect();
     assert_eq!(waits, [1, 1, 1, 1, 1, 2, 4]);
@@ -302,12 +300,7 @@ fn a_lost_syn_takes_ecn_with_it() {
             ect: Ecn::Ect0,
             ..config()
         };
-        let mut host: Host = Host {
-            tcp: Linux::new(Connection::new(), &config),
-            config,
-            now: 0,
-            sent: Vec::new(),
-        };
+        let mut host: Host = Host::closed(config);
         host.open();
         for _ in 0..timeouts {
             host.fire();

@@ -26,24 +26,24 @@ impl Sack {
         self.resent_to = 0;
     }
 
-    /// Takes an ACK's news; true if there were any.
+    /// Takes what an ACK tells; true if any of it was new.
     fn update(&mut self, ack: &Ack) -> bool {
-        let mut news = false;
+        let mut is_new = false;
         let before = self.sacked.len();
         self.sacked.retain(|&(_, end)| end > ack.next);
-        news |= before != self.sacked.len();
+        is_new |= before != self.sacked.len();
         if let Some(first) = self.sacked.first_mut() {
             if first.0 < ack.next {
                 first.0 = ack.next;
-                news = true;
+                is_new = true;
             }
         }
         for &(start, end) in ack.blocks {
             if start >= ack.next {
-                news |= self.add(start, end);
+                is_new |= self.add(start, end);
             }
         }
-        news
+        is_new
     }
 
     /// Adds a block; true if some of it was new.
