@@ -118,9 +118,12 @@ def _done(result: Tuning) -> str:
         return f"the chosen law was tested with {result.seeds} seeds, and is reported"
     if result.chosen is not None:
         return "a law was chosen, but not tested; it is reported"
+    number = len(result.searched)
+    if not number:
+        return "no search had ended, and nothing is left"
     return (
-        f"{len(result.searched)} searches had ended, and are kept; nothing had been checked with "
-        "packets"
+        f"{number} {'search' if number == 1 else 'searches'} had ended, and "
+        f"{'is' if number == 1 else 'are'} kept; nothing had been checked with packets"
     )
 
 

@@ -107,6 +107,19 @@ def stable(made: Design, given: Mapping[str, str]) -> Design:
     )
 
 
+def stable_rates(made: Design, given: Mapping[str, str]) -> Design:
+    """`stable` for a loop of rates, whose rule has nothing to be asked for. Raises
+    `ScenarioError`."""
+    if made.stable or any(key in given for key in _rules_keys(made)):
+        return made
+    moved = " and ".join(name for name in made.gain_params if name in made.gains)
+    raise ScenarioError(
+        f"law: found {made.law}, whose loop of rates is stable with no {moved}: with "
+        f"{made.point.window_pkts:.3g} packets a flow, marking answers the rate too steeply, "
+        f"allowed: smaller windows, another law, or --set {moved}=… to see its roots"
+    )
+
+
 def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     """A PI by the exact set of its calm gains, for a link on which its rule has none; None of any
     other law, and where no gains are calm."""
