@@ -128,7 +128,7 @@ def in_packets(made: Design, duration_s: float = 60) -> dict[str, float]:
     [("pi", ("8.24Mbit/s", 2, "7ms")), ("rem", ("3.25Mbit/s", 1, "6.03ms"))],
 )
 def test_a_calm_gain_leaves_the_probability_room(law: str, link: tuple[str, int, str]) -> None:
-    """One packet of queue moved p by more than all of it: these held 58 and 65 % of their target."""
+    """A packet of queue moved p by more than all of it: these held 58 and 65 % of their target."""
     made = design(law, *link, packet="500B", tcp="prague", target="8.4ms")
     found = room(made)
     assert found is not None and found.room_pkts > 2
@@ -152,7 +152,7 @@ def test_pie_marks_whom_marks_steer() -> None:
 
 @pytest.mark.parametrize("tcp", ["cubic", "linux-reno"])
 def test_a_self_tuning_law_begins_with_the_load_that_it_will_find(tcp: str) -> None:
-    """It was given 198,000 flows: what the rule answers moves no loop of a law that tunes itself."""
+    """It was given 198,000 flows: a rule's answer moves no loop of a law that tunes itself."""
     made = design("stpi", "145Mbit/s", 46, "38.7ms", packet="1500B", tcp=tcp)
     point = made.point
     reno = point.capacity_pkts_per_s * point.rtt_s * math.sqrt(point.probability / 2)

@@ -11,13 +11,13 @@ from forebay.pages import templates
 from forebay.theory.design.calmer_settings import CALM
 from forebay.theory.design.room import room
 from forebay.theory.loop import margins
-from forebay.theory.loop.loop import Loop
 
 if TYPE_CHECKING:
     from forebay.theory.design.designed_law import Design
 
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
+
 
 class Cut(NamedTuple):
     """The probability is cut at zero room_pkts below the set-point, and sawteeth swing the queue by

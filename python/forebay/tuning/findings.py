@@ -107,7 +107,9 @@ def choices(candidates: Sequence[Findings]) -> list[Findings]:
 def choices_title(told: Findings) -> str:
     """What the table of choices is of, and which of them may be chosen."""
     least = FORMS["percent"](told["least_goodput"])
-    return f"Choices, at the worst place of each; {told['goal']} asks for {least} of the best goodput"
+    return (
+        f"Choices, at the worst place of each; {told['goal']} asks for {least} of the best goodput"
+    )
 
 
 def _router(tuning: TuningState, chosen: Checked) -> list[str]:

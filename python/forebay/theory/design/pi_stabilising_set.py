@@ -364,9 +364,7 @@ def corner(
     return Corner(place, point, omega, response, integral)
 
 
-def choose(
-    corners: Sequence[Corner], interval_s: float, most_k_p: float = math.inf
-) -> PiGains:
+def choose(corners: Sequence[Corner], interval_s: float, most_k_p: float = math.inf) -> PiGains:
     """The gains with the largest K_i that are calm at every corner, with K_p of at most so much."""
     most = min(most_k_p, *(one.most_k_p() for one in corners))
     k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
