@@ -791,6 +791,8 @@ class DesignedLaw(TypedDict):
     gains: dict[str, float]
     #: name, and value as `--set` takes it
     params: list[tuple[str, str]]
+    #: further parameters that the flows ask for, which are no gains
+    settings: list[tuple[str, str]]
     notes: list[str]
 
 class LawModel:
@@ -840,9 +842,12 @@ class LawModel:
         target: float | str,
         goals: Sequence[tuple[str, Parameter]],
         probability: float | None = None,
+        *,
+        marked: bool = False,
     ) -> DesignedLaw | None:
         """The law's design rule at the wanted queue, in packets or as a text, where the link's
-        flows need this probability (the point's own if None); None without one."""
+        flows need this probability (the point's own if None), and live on marks if `marked`; None
+        without one."""
     def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
         """What must be another on this link, of a law without a design rule: name and value."""
 

@@ -276,6 +276,17 @@ def test_a_reader_may_leave_early(scenario: Path) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_a_reader_that_leaves_takes_no_files_with_it(scenario: Path) -> None:
+    """Of `forebay run … | head -1` the report was lost, and of a study all."""
+    with subprocess.Popen(
+        command("run", scenario, "--seeds", 1), cwd=scenario.parent, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == 1
+    assert (scenario.parent / "results" / "two" / "report.html").exists()
+
+
 def test_a_full_disk_is_one_line(scenario: Path) -> None:
     """/dev/full refuses every byte, as a full disk does."""
     with Path("/dev/full").open("w") as full:

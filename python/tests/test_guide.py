@@ -93,6 +93,19 @@ def test_a_single_word_finds_all_that_have_it(cli: Cli) -> None:
     assert "forebay run FILE --set bottleneck.rate=" in shown
 
 
+def test_a_key_is_explained_as_it_is_set(cli: Cli) -> None:
+    for key in ("traffic.ftp.flows", "traffic.0.flows"):
+        assert cli("explain", key).stdout.startswith("traffic.flows"), key
+    assert 'found "traffic.ftp.flaws"' in cli("explain", "traffic.ftp.flaws").stderr
+
+
+def test_facts_stay_within_their_column(cli: Cli) -> None:
+    lines = cli("explain", "law.dualpi2").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    (least,) = (line for line in lines if "least_backlog" in line)
+    assert least.startswith(" " * 12)
+
+
 def test_an_unknown_name_gets_near_ones(cli: Cli) -> None:
     done = cli("explain", "bufer")
     assert done.returncode == 2

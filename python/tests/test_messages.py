@@ -44,6 +44,23 @@ def test_what_is_wrong_is_said_in_a_line(
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"title = 'caf\xe9'\n", "F.toml: is no text, allowed: a scenario file"),
+        (b"[package]\nname = 'x'\n", "F.toml: found another kind of file, allowed: a scenario"),
+        (b"", "F.toml: found another kind of file"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_not_cited(
+    cli: Cli, tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "F.toml").write_bytes(content)
+    done = cli("cite", "F.toml")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert said in done.stderr
+
+
 def test_a_step_of_the_environment_is_named_as_its_argument() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     import forebay.gym

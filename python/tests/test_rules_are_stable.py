@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forebay
 from forebay import ScenarioError
 from forebay._native import OperatingPoint
 from forebay.base import registries
+from forebay.designs import reasons
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import Design, design_once
+from forebay.theory.design.room import room
 from forebay.theory.plant.loaded_link import LoadedLink
 
 RULES = [name for name, law in registries.laws().items() if law["has_rule"] and law["modelled"]]
@@ -107,3 +110,67 @@ def test_more_flows_of_reno_in_pies_rule_are_more_gain() -> None:
         ))
     ]  # fmt: skip
     assert np.all(np.diff(gains) > 0)
+
+
+# --- what a rule's gains do in packets -----------------------------------------------------------
+
+
+def in_packets(made: Design, duration_s: float = 60) -> dict[str, float]:
+    """Metrics of one run of a design's own scenario, of its second half."""
+    span = [f"{duration_s / 2:g}s", f"{duration_s:g}s"]
+    sets = {"duration": span[1], "measure": span, "seeds": 1}
+    rows = forebay.run(made.toml(), sets=sets).summary().iter_rows(named=True)
+    return {row["metric"]: row["mean"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("law", "link"),
+    [("pi", ("8.24Mbit/s", 2, "7ms")), ("rem", ("3.25Mbit/s", 1, "6.03ms"))],
+)
+def test_a_calm_gain_leaves_the_probability_room(law: str, link: tuple[str, int, str]) -> None:
+    """A packet of queue moved p by more than all of it: these held 58 and 65 % of their target."""
+    made = design(law, *link, packet="500B", tcp="prague", target="8.4ms")
+    found = room(made)
+    assert found is not None and found.room_pkts > 2
+    assert in_packets(made)["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.1)
+
+
+def test_pie_marks_whom_marks_steer() -> None:
+    """Above a probability of 0.1 it drops what it could mark: 61 ± 17 packets for 58, and 6 %
+    lost."""
+    made = design("pie", "188Mbit/s", 68, "39.3ms", packet="4000B", tcp="dctcp")
+    assert made.point.probability > 0.4
+    assert dict(made.params)["mark_up_to"] == "1"
+    assert made.gain_params == ("alpha", "beta")
+    got = in_packets(made, 40)
+    assert got["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.03)
+    assert got["queue_std_pkts"] < 0.15 * made.queue_pkts
+    asked = design("pie", "188Mbit/s", 68, "39.3ms", tcp="dctcp", sets={"mark_up_to": "0.2"})
+    assert dict(asked.params)["mark_up_to"] == "0.2" and asked.gains
+    assert "mark_up_to" not in dict(design("pie", "188Mbit/s", 68, "39.3ms").params)
+
+
+@pytest.mark.parametrize("tcp", ["cubic", "linux-reno"])
+def test_a_self_tuning_law_begins_with_the_load_that_it_will_find(tcp: str) -> None:
+    """It was given 198,000 flows: a rule's answer moves no loop of a law that tunes itself."""
+    made = design("stpi", "145Mbit/s", 46, "38.7ms", packet="1500B", tcp=tcp)
+    point = made.point
+    reno = point.capacity_pkts_per_s * point.rtt_s * math.sqrt(point.probability / 2)
+    assert float(dict(made.params)["flows"]) == pytest.approx(reno, rel=0.01)
+
+
+def test_a_loop_of_rates_that_nothing_makes_stable_is_refused() -> None:
+    link = ("188Mbit/s", 68, "39.3ms")
+    with pytest.raises(ScenarioError, match="stable with no alpha: with 17 packets a flow"):
+        design("avq", *link)
+    by_hand = design("avq", *link, sets={"alpha": "0.1"})
+    assert not by_hand.stable and dict(by_hand.params)["alpha"] == "0.1"
+    assert design("avq", "15Mbit/s", 230, "200ms", packet="1000B", target="20p").stable
+
+
+def test_sawteeth_of_cubic_are_warned_of_as_those_of_reno() -> None:
+    made = design("rem", "4.17Mbit/s", 2, "133ms", packet="500B", tcp="cubic")
+    assert "it will settle below the set-point" in reasons.paragraph(made)
+    assert in_packets(made, 200)["queue_mean_pkts"] < 0.6 * made.queue_pkts
+    many = design("pi", "188Mbit/s", 68, "39.3ms", packet="4000B", tcp="cubic")
+    assert "it will settle below the set-point" not in reasons.paragraph(many)

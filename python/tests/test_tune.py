@@ -511,6 +511,36 @@ def test_interrupted_while_searching_leaves_no_process(tmp_path: Path) -> None:
     assert not [pid for pid in begun if Path(f"/proc/{pid}").exists()]
 
 
+def test_a_second_search_is_not_waited_for(tmp_path: Path) -> None:
+    """Keeping the first loads polars, whose handler had Ctrl-C heard when the next one ended."""
+    asks = """
+import sys
+from forebay.store import choice
+from forebay.tuning import parallel_search
+from forebay.tuning.ranges import Ranges
+
+store = choice.store(sys.argv[1])
+ranges = Ranges.from_texts("5..50Mbit/s", "20..100ms", "10..100", tcp="cubic")
+tasks = [("pi", "balance"), ("red", "balance")]
+for number, _ in parallel_search.search_all(tasks, ranges, 1, 2, store):
+    print(number, "polars" in sys.modules, flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", asks, str(tmp_path / "store")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0 True\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    # It would take twenty seconds of a processor.
+    out, errors = process.communicate(timeout=10)
+    assert "KeyboardInterrupt" in errors
+    assert out == ""
+
+
 def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
     arguments = ["tune", *OPTIONS, "--law", "pi", "--seeds", 900, "--out", tmp_path / "tuned"]
     process = subprocess.Popen(

@@ -117,6 +117,8 @@ pub struct DesignRequest {
     /// The probability that the link's flows need there, which is the point's own unless they are
     /// others than Reno's.
     pub probability: f64,
+    /// Whether the flows live on marks, and answer how many there are.
+    pub marked: bool,
     /// What to hold the queue at.
     pub set_point: SetPoint,
     pub site: Site,
@@ -136,6 +138,8 @@ pub struct Design {
     pub gains: Vec<(&'static str, f64)>,
     /// The law's parameters, as a scenario takes them.
     pub params: Vec<(&'static str, Value)>,
+    /// Further parameters that the link's flows ask for, which are no gains.
+    pub settings: Vec<(&'static str, Value)>,
     /// Why these: sentences.
     pub notes: Vec<String>,
 }
@@ -154,13 +158,31 @@ impl Design {
         names: &[&'static str],
         notes: Vec<String>,
     ) -> Design {
-        let value = |name: &&'static str| Some((*name, rounded(params.get(name)?)));
         Design {
             gains,
-            params: names.iter().filter_map(value).collect(),
+            params: values(params, names),
+            settings: Vec::new(),
             notes,
         }
     }
+
+    /// With `names` of the params as settings, and why.
+    #[must_use]
+    pub fn with_settings<R: Params>(
+        mut self,
+        params: &R,
+        names: &[&'static str],
+        why: String,
+    ) -> Design {
+        self.settings = values(params, names);
+        self.notes.push(why);
+        self
+    }
+}
+
+fn values<R: Params>(params: &R, names: &[&'static str]) -> Vec<(&'static str, Value)> {
+    let value = |name: &&'static str| Some((*name, rounded(params.get(name)?)));
+    names.iter().filter_map(value).collect()
 }
 
 /// Ten digits are enough for a gain, and bearable in a file.

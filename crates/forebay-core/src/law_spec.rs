@@ -376,6 +376,7 @@ impl LawSpec {
         let request = DesignRequest {
             point: roomy_point(),
             probability: roomy_point().probability(),
+            marked: false,
             set_point: SetPoint::Packets(1000.0),
             site: ROOMY,
         };

@@ -45,6 +45,7 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
     let request = DesignRequest {
         point,
         probability: point.probability(),
+        marked: false,
         set_point,
         site,
     };

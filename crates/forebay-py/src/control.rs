@@ -210,8 +210,8 @@ impl LawModel {
 
     /// The law's design rule for a point at the wanted queue, packets as a number or a text such
     /// as "15ms", where the link's flows need this probability (the point's own if None):
-    /// {gains, params, notes}, or None where it has none.
-    #[pyo3(signature = (point, target, goals, probability = None))]
+    /// {gains, params, settings, notes}, or None where it has none. marked: the flows live on marks.
+    #[pyo3(signature = (point, target, goals, probability = None, *, marked = false))]
     fn design<'py>(
         &self,
         py: Python<'py>,
@@ -219,10 +219,12 @@ impl LawModel {
         target: Bound<PyAny>,
         goals: Settings,
         probability: Option<f64>,
+        marked: bool,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let request = DesignRequest {
             point: point.0,
             probability: probability.unwrap_or_else(|| point.0.probability()),
+            marked,
             set_point: set_point(&target)
                 .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
@@ -353,9 +355,10 @@ fn designed<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict
         gains.set_item(name, gain)?;
     }
     entry.set_item("gains", gains)?;
-    let params = design.params.iter();
-    let params = params.map(|(name, value)| (*name, text(value)));
-    entry.set_item("params", params.collect::<Vec<_>>())?;
+    for (key, values) in [("params", &design.params), ("settings", &design.settings)] {
+        let texts = values.iter().map(|(name, value)| (*name, text(value)));
+        entry.set_item(key, texts.collect::<Vec<_>>())?;
+    }
     entry.set_item("notes", PyList::new(py, &design.notes)?)?;
     Ok(entry)
 }

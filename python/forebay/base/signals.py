@@ -100,6 +100,16 @@ def held() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
+def end_waits() -> None:
+    """Lets Ctrl-C end a wait of this thread for another one, a lock or a process, again.
+
+    polars, once it is loaded, has a handler of its own before Python's, with which the kernel goes
+    on waiting (SA_RESTART): Ctrl-C would be heard when the wait ends by itself.
+    """
+    if hasattr(signal, "siginterrupt"):
+        signal.siginterrupt(signal.SIGINT, True)
+
+
 @contextmanager
 def kept_from_children() -> Iterator[None]:
     """Processes started while the context lasts, also by threads that begin in it, do not get

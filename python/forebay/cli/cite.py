@@ -33,8 +33,8 @@ def cite(
         elif path.suffix == ".toml":
             try:
                 names += guide.of_scenario(path.read_text("utf-8"), path)
-            except OSError as error:
-                why = (error.strerror or "unreadable").lower()
+            except (OSError, UnicodeDecodeError) as error:
+                why = (getattr(error, "strerror", None) or "is no text").lower()
                 raise ScenarioError(f"{path}: {why}, allowed: a scenario file") from None
         else:
             names.append(text)

@@ -20,6 +20,7 @@ def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explain
 
     key KEY: Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
     """
+    from rich.table import Table
     from rich.text import Text
 
     from forebay.base.terminal_table import Column
@@ -42,5 +43,12 @@ def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explain
         out.print(Text(entry.meaning))
         more = [("example", entry.example)] if entry.example else []
         for head, text in (*entry.facts, *more, ("more", entry.page)):
-            out.print(Text.assemble((f"  {head:<9} ", "dim"), text), soft_wrap=True)
+            label = Text(f"  {head:<9}", style="dim")
+            if head == "example":
+                # It is to be copied, and stands on one line.
+                out.print(Text.assemble(label, " ", text), soft_wrap=True)
+                continue
+            line = Table.grid(padding=(0, 1))
+            line.add_row(label, Text(text))
+            out.print(line)
         out.print()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from forebay.base import signals
+from forebay.base.output import outlive_reader
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -83,6 +84,8 @@ class Invocation:
         if folder is None and default is not None and not output.as_json:
             folder = RESULTS / default
         if folder is not None:
+            # What has been found is written also where nobody reads on.
+            outlive_reader()
             output_folder.check(folder)
             if command:
                 force = isinstance(output, ReportOptions) and output.force

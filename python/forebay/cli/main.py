@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from forebay.base import signals
+from forebay.base import output, signals
 
 if TYPE_CHECKING:
     import typer
@@ -74,10 +74,15 @@ def _open() -> bool:
 
 def run_command(arguments: list[str]) -> int:
     """Runs one command line and returns its exit status."""
+    standard = sys.stdout
     try:
-        return _run(arguments)
+        status = _run(arguments)
+        gone = isinstance(sys.stdout, output.Output) and sys.stdout.lost
+        return status or (FAILED if gone else 0)
     except KeyboardInterrupt:
         return _interrupted()
+    finally:
+        sys.stdout = standard
 
 
 def _interrupted() -> int:
@@ -111,8 +116,8 @@ def _run(arguments: list[str]) -> int:
             print(line, file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
-        # The reader of our output has gone; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone, and there is nothing else to do.
+        output.close(sys.stdout)
         return FAILED
     except OSError as error:
         # A full disk, say. One without a file is no fault of the machine, and keeps its traceback.

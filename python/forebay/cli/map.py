@@ -21,6 +21,7 @@ from forebay.cli.options import (
     Settings,
     StoreOptions,
     Tcp,
+    console,
     settings,
 )
 
@@ -87,16 +88,33 @@ def stability_map(
     for what, number in counted.items():
         print(f"  {number:,} of {cells:,} cells: {what}")
     if drawn.oscillation:
-        print(f"Packets, {drawn.simulated_s:.0f} s each:")
-    for count, value, deviation in drawn.oscillation:
-        where = f"{value * 1e-6:.3g} Mbit/s" if axis == "rate" else f"{value * 1e3:.3g} ms"
-        print(
-            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory"
-            f"{drawn.unsettled(count, value)}; in packets, standard deviation of the queue over "
-            f"its mean {deviation:.2f}"
-        )
+        print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
+        _show_packets(drawn, axis)
     print(f"Map: {out}/map.png")
     _end(drawn)
+
+
+def _show_packets(drawn: StabilityMap, axis: str) -> None:
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, RowGroup
+
+    per_unit = 1e-6 if axis == "rate" else 1e3
+    columns = [
+        Column("Flows"),
+        Column("Rate", "Mbit/s") if axis == "rate" else Column("RTT", "ms"),
+        Column("Deviation / mean"),
+        Column("By theory", sentence=True),
+    ]
+    rows = [
+        [
+            f"{flows:g}",
+            f"{value * per_unit:.3g}",
+            f"{deviation:.2f}",
+            drawn.verdict(flows, value) + drawn.unsettled(flows, value),
+        ]
+        for flows, value, deviation in drawn.oscillation
+    ]
+    terminal_table.show(console(), columns, [RowGroup(rows)], keys=2)
 
 
 def _end(drawn: StabilityMap) -> None:

@@ -62,7 +62,7 @@ def study(
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
 
-    add_seeds N: N seeds more than the file has, or --seeds.
+    add_seeds N: N seeds more than the file has, or --seeds; the same command again adds none.
     until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
         ci95=2%,METRIC.
     most_seeds N: With --until, at most so many seeds.
@@ -154,7 +154,7 @@ def _end(
         if (former := files.former_seeds(call.folder)) > study.most_seeds:
             print(
                 f"{call.folder} had {former} seeds of each law, and has {study.most_seeds} now; "
-                "the store has the others",
+                f"the store has the others, and --seeds {former} shows them",
                 file=sys.stderr,
             )
         with call.drawing("every run is in the store, and the same command draws"):

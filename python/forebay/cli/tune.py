@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,16 +118,19 @@ def _done(result: Tuning) -> str:
         return f"the chosen law was tested with {result.seeds} seeds, and is reported"
     if result.chosen is not None:
         return "a law was chosen, but not tested; it is reported"
+    number = len(result.searched)
+    if not number:
+        return "no search had ended, and nothing is left"
     return (
-        f"{len(result.searched)} searches had ended, and are kept; nothing had been checked with "
-        "packets"
+        f"{number} {'search' if number == 1 else 'searches'} had ended, and "
+        f"{'is' if number == 1 else 'are'} kept; nothing had been checked with packets"
     )
 
 
-def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
+def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
     if told["candidates"]:
-        screen.print(_choices(told["candidates"]))
+        screen.print(_choices(told))
         screen.print()
     for paragraph in told["reasons"]:
         screen.print(paragraph, markup=False)
@@ -150,20 +153,16 @@ def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
         screen.print()
 
 
-#: Rows of the table of choices.
-MOST_CHOICES = 8
-
-
-def _choices(candidates: Sequence[Mapping[str, Any]]) -> Table:
-    """The choice first, then what else was tried, the steadiest first."""
+def _choices(told: dict[str, Any]) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, title="Choices, at the worst place of each", title_justify="left")
+    from forebay.tuning import findings
+
+    table = Table(box=None, title=findings.choices_title(told), title_justify="left")
     table.add_column("")
     for heading in ("deviation, ms", "95th pct., ms", "goodput, % of best"):
         table.add_column(heading, justify="right")
-    rows = sorted(candidates, key=lambda row: (not row["chosen"], row["worst_deviation_s"]))
-    for row in rows[:MOST_CHOICES]:
+    for row in findings.choices(told["candidates"]):
         times_s = (row["worst_deviation_s"], row["worst_delay_p95_s"])
         table.add_row(
             f"{row['label']} (chosen)" if row["chosen"] else row["label"],

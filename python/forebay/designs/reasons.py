@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forebay.pages import templates
 from forebay.theory.design.calmer_settings import CALM
+from forebay.theory.design.room import room
 from forebay.theory.loop import margins
-from forebay.theory.loop.loop import Loop
 
 if TYPE_CHECKING:
     from forebay.theory.design.designed_law import Design
 
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
-#: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
-SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
-#: With room for this number of standard deviations of the queue, the probability seldom reaches
-#: zero.
-ROOM = 4.0
 
 
 class Cut(NamedTuple):
@@ -52,7 +47,7 @@ def paragraph(design: Design) -> str:
         usual=design.published,
         fewest=fewest,
         longest_s=longest_s,
-        cut=_cut(design, loop) if loop is not None else None,
+        cut=_cut(design),
         sawtooth=design.sawtooth,
         calm=CALM,
         infinite=math.inf,
@@ -60,23 +55,12 @@ def paragraph(design: Design) -> str:
     return text
 
 
-def _cut(design: Design, loop: Loop) -> Cut | None:
-    """Whether the sawteeth of the windows take the probability of a law that integrates the
-    queue itself to zero, where the integral loses what is cut off, and the queue settles lower.
-    """
-    model = loop.model
-    if (
-        design.senders is not None
-        or not model["integrates"]
-        or model["average"] is not None
-        or model["one_sided"]
-    ):
+def _cut(design: Design) -> Cut | None:
+    """None where there is room."""
+    found = room(design)
+    if found is None or found.suffices:
         return None
-    swing_pkts = SAWTOOTH_SHARE * design.point.window_pkts * math.sqrt(design.link.flows)
-    room_pkts = design.point.probability / model["proportional"]
-    if room_pkts >= ROOM * swing_pkts:
-        return None
-    return Cut(room_pkts, swing_pkts, design.model().slowed_by)
+    return Cut(*found, design.model().slowed_by)
 
 
 def _reach(design: Design) -> tuple[float | None, float | None]:

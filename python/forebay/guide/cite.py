@@ -23,6 +23,8 @@ FIELDS = (
 )
 #: BibTeX knows neither RFCs nor drafts.
 TYPES = {"rfc": "techreport", "draft": "unpublished"}
+#: Tables of which a scenario has one.
+SCENARIO = ("bottleneck", "link")
 #: What TeX sets otherwise, in a title or a name.
 SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_"})
 
@@ -119,6 +121,9 @@ def of_scenario(text: str, file: Path) -> list[str]:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{file}: {error}") from None
+    if not any(key in tables for key in SCENARIO):
+        wanted = "a scenario file, with a table [bottleneck] or [[link]]"
+        raise ScenarioError(f"{file}: found another kind of file, allowed: {wanted}")
     return _known([*_values(tables), file.resolve().parent.name])
 
 

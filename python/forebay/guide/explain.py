@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -68,6 +69,11 @@ def find(text: str) -> list[Entry]:
         exact = [it for it in found if "." in plain and _plain(it.path) == plain]
         if found:
             return exact or found
+    # As `--set` names it: of the first traffic, or of one by its kind or label.
+    table, _, rest = plain.partition(".")
+    if table in ("traffic", "link") and "." in rest:
+        with suppress(ScenarioError):
+            return find(f"{table}.{rest.partition('.')[2]}")
     allowed = "a key of a scenario, a parameter, an option, a law, a queue, a sender or a metric"
     raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(wanted, names(), 3)}')
 

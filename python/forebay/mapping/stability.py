@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._native import ScenarioError
+from forebay.base import signals
 from forebay.theory.loop import many_loops
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
 from forebay.theory.plant.plant import REASONS, Plant
@@ -121,6 +122,7 @@ def stability_map(
     links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
     plants = [plant_on(each, law, params, windows) for each in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
+    signals.end_waits()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         lines = list(pool.map(_line, plants, rtts, [columns] * points))
     rest = [how for found, _, _ in lines for how in found]

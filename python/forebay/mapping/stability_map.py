@@ -114,10 +114,17 @@ def stability_map(
         tcp,
     )
     params = list(given.items())
-    with progress.status("finding where the loop is stable"):
-        drawn = stability.stability_map(
-            law, link, params, counts, axis, (bounds[0], bounds[1]), points, windows
-        )
+    try:
+        with progress.status("finding where the loop is stable"):
+            drawn = stability.stability_map(
+                law, link, params, counts, axis, (bounds[0], bounds[1]), points, windows
+            )
+    except ScenarioError as error:
+        if "target" in given or not str(error).startswith("target: "):
+            raise
+        raise ScenarioError(
+            f"{error}; it is {law}'s own, and `--set target=…` gives another"
+        ) from None
     if simulate:
         try:
             with progress.status("running packets at some of the cells"):

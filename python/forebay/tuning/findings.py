@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: A part of what is told, by name.
 Findings = dict[str, Any]
 
+#: Rows of the table of choices.
+MOST_CHOICES = 8
 #: Set-points that are told of on either side of the chosen one.
 BESIDE = 2
 
@@ -58,6 +60,7 @@ def numbers(tuning: TuningState) -> Findings:
         "toml": tuning.toml() + "\n" if chosen else None,
         "router": _router(tuning, chosen) if chosen else [],
         "goal": tuning.goal.name,
+        "least_goodput": 1 - tuning.goal.give_up,
         "meets_goal": tuning.meets_goal,
         "keeps_margins": bool(chosen and chosen.candidate.keeps),
         "settled_s": SETTLED_S,
@@ -92,6 +95,21 @@ def numbers(tuning: TuningState) -> Findings:
     if tuning.tested:
         told["worst_deviation_s"] = told["test"]["deviation_s"]
     return told
+
+
+def choices(candidates: Sequence[Findings]) -> list[Findings]:
+    """What stands first, on the page and in a terminal: the choice, then what else was tried, the
+    steadiest first."""
+    rows = sorted(candidates, key=lambda row: (not row["chosen"], row["worst_deviation_s"]))
+    return rows[:MOST_CHOICES]
+
+
+def choices_title(told: Findings) -> str:
+    """What the table of choices is of, and which of them may be chosen."""
+    least = FORMS["percent"](told["least_goodput"])
+    return (
+        f"Choices, at the worst place of each; {told['goal']} asks for {least} of the best goodput"
+    )
 
 
 def _router(tuning: TuningState, chosen: Checked) -> list[str]:

@@ -38,6 +38,8 @@ def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command
             "tune.html.j2",
             **told,
             **findings.FORMS,
+            choices=findings.choices(told["candidates"]),
+            choices_title=findings.choices_title(told),
             title=f"{told['law'] or 'Tuning'} for {tuning.ranges}",
             interrupted=_partial(tuning),
             commands=commands(tuning, out),

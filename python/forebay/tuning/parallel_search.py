@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.base import signals
 from forebay.runs import execution
 from forebay.store import designs
 from forebay.store.designs import Designs
@@ -119,8 +120,11 @@ def _search_all(
 
         asked = {pool.submit(ask, task): number for number, task in enumerate(tasks)}
         try:
+            signals.end_waits()
             for done in as_completed(asked):
                 yield asked[done], _with_models(done.result(), ranges)
+                # Who has the candidate may have loaded polars for it.
+                signals.end_waits()
         except BaseException:
             # What waits is not begun, and the processes end in the middle of what they do.
             for future in asked:

@@ -168,7 +168,7 @@ impl LawParams for AvqParams {
         Ok(Some(Design::of(
             gains,
             &designed,
-            &["gamma", "alpha"],
+            &["alpha"],
             vec![note],
         )))
     }

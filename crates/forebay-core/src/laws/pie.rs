@@ -291,7 +291,7 @@ impl LawParams for PieParams {
             beta: (beta / factor).min(1e3),
             ..self.clone()
         };
-        Ok(Some(Design::of(
+        let design = Design::of(
             vec![
                 ("alpha", designed.alpha),
                 ("beta", designed.beta),
@@ -307,6 +307,24 @@ impl LawParams for PieParams {
                     request.probability
                 ),
             ],
+        );
+        if !request.marked {
+            return Ok(Some(design));
+        }
+        let marking = PieParams {
+            mark_up_to: 1.0,
+            restart_at_mark: true,
+            ..designed
+        };
+        Ok(Some(design.with_settings(
+            &marking,
+            &["mark_up_to", "restart_at_mark"],
+            format!(
+                "These flows count marks: PIE marks at any probability, where it would drop above {} \
+                 (RFC 8033 section 5.1), and a mark begins the spacing anew, which in Linux only a \
+                 drop does.",
+                self.mark_up_to
+            ),
         )))
     }
 }

@@ -195,7 +195,7 @@ impl LawParams for StpiParams {
         let designed = StpiParams {
             target: request.set_point,
             rtt: Span::from_secs_f64(request.point.rtt_s),
-            flows: request.point.flows(),
+            flows: request.point.flows().max(1.0),
             load_time: self
                 .load_time
                 .max(Span::from_secs_f64(3.0 * critical_s.min(1e3))),

@@ -249,7 +249,7 @@ impl LawParams for StredParams {
             min_th: Packets(min_th),
             max_th: Packets(max_th),
             rtt: Span::from_secs_f64(request.point.rtt_s),
-            flows: request.point.flows(),
+            flows: request.point.flows().max(1.0),
             // Theorem 1 asks for about a tenth of RED's own response time (figures 12 and 29).
             load_time: self
                 .load_time

@@ -13,7 +13,8 @@ from forebay._native import ScenarioError
 from forebay.base import registries
 from forebay.theory.design import pi_forms, pi_stabilising_set
 from forebay.theory.design.designed_law import CalmerSetting, Design, design_once
-from forebay.theory.design.pi_stabilising_set import TAKEN
+from forebay.theory.design.pi_stabilising_set import TAKEN, PiGains
+from forebay.theory.design.room import ROOM, room
 from forebay.theory.loop import margins
 from forebay.theory.loop.margins import CALM as CALM
 from forebay.theory.plant.loaded_link import LoadedLink
@@ -107,6 +108,19 @@ def stable(made: Design, given: Mapping[str, str]) -> Design:
     )
 
 
+def stable_rates(made: Design, given: Mapping[str, str]) -> Design:
+    """`stable` for a loop of rates, whose rule has nothing to be asked for. Raises
+    `ScenarioError`."""
+    if made.stable or any(key in given for key in _rules_keys(made)):
+        return made
+    moved = " and ".join(name for name in made.gain_params if name in made.gains)
+    raise ScenarioError(
+        f"law: found {made.law}, whose loop of rates is stable with no {moved}: with "
+        f"{made.point.window_pkts:.3g} packets a flow, marking answers the rate too steeply, "
+        f"allowed: smaller windows, another law, or --set {moved}=… to see its roots"
+    )
+
+
 def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     """A PI by the exact set of its calm gains, for a link on which its rule has none; None of any
     other law, and where no gains are calm."""
@@ -117,16 +131,28 @@ def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     place = pi_stabilising_set.corner_on(form, made.link, target, loop.interval_s)
     if isinstance(place, str):
         return None
-    try:
-        gains = pi_stabilising_set.choose([place], loop.interval_s)
+
+    def made_with(gains: PiGains) -> Design:
         params = form.params(gains.a, gains.b) or ()
         texts = {name: form.text(value, gains.a, gains.b) for name, value in params}
-        found = design_once(made.law, made.link, {**given, **_interval(made), **texts})
+        return design_once(made.law, made.link, {**given, **_interval(made), **texts})
+
+    try:
+        gains = pi_stabilising_set.choose([place], loop.interval_s)
+        found = made_with(gains)
+        there = room(found)
+        moves = there is not None and not there.suffices
+        if there is not None and moves:
+            # The largest integral has a K_p by which the queue's own moves take p to zero.
+            most_k_p = gains.k_p * there.room_pkts / (ROOM * there.swing_pkts)
+            gains = pi_stabilising_set.choose([place], loop.interval_s, most_k_p)
+            found = made_with(gains)
     except ScenarioError:
         return None
     note = (
         "The law's rule has no gains that are stable here. These have the largest integral of all "
-        f"with which |1/(1 + L)| is at most {CALM:g}."
+        f"with which |1/(1 + L)| is at most {CALM:g}"
+        + (", and the queue's own moves do not take the probability to zero." if moves else ".")
     )
     values = {"k_p": gains.k_p, "k_i": gains.k_i}
     return replace(found, gains=values, notes=[note], published=made.published)

@@ -51,7 +51,7 @@ def design(
     link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
     made = calmer_settings.design_at_fitting_interval(law, link, given)
     if made.loop is None:
-        return made
+        return calmer_settings.stable_rates(made, given)
     made = calmer_settings.with_interval(made, given)
     made = replace(made, advice=calmer_settings.calmer_setting(made, given))
     return calmer_settings.stable(made, given)

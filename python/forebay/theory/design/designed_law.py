@@ -23,6 +23,7 @@ from forebay.theory.plant.classes_at_rest import CoupledEquilibrium, MixedEquili
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
 from forebay.theory.plant.plant import Plant
 from forebay.theory.plant.plants import plant_on
+from forebay.theory.plant.senders import SENDERS
 
 #: A rule is asked for at most so many times more flows of Reno, and so many times fewer: a plant
 #: that needs less than that is of another kind. Halvings of the factor between what is calm and
@@ -266,12 +267,15 @@ def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
     wanted = _wanted_point(link, plant, base)
     rule = wanted if plant.published else _as_reno(law, link, tuple(params)) or wanted
     goals = [(key, value) for key, value in given.items() if key in names]
-    designed = base.design(rule, link.target_pkts, goals, wanted.probability)
+    marked = any(SENDERS[one.tcp].ecn for one in link.groups)
+    designed = base.design(rule, link.target_pkts, goals, wanted.probability, marked=marked)
     gains: dict[str, float] = {}
     notes = ["The law has no design rule: these are its parameters as they are."]
     values: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if designed is not None:
         gains, notes, values = designed["gains"], designed["notes"], dict(designed["params"])
+        settings = dict(designed["settings"])
         if not plant.published:
             notes = [_asked_of_rule(rule, wanted), *notes]
     gain_params = gain_params_of(values.items())
@@ -284,7 +288,7 @@ def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
                 f"{', '.join(fixed)}, allowed: the one or the others"
             )
         gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
-    shown = list((dict(params) | values | by_hand).items())
+    shown = list((dict(params) | values | settings | by_hand).items())
     try:
         plant = plant_on(link, law, shown)
     except ScenarioError as error:
@@ -395,6 +399,9 @@ def _as_reno(
             break
         good = bad
     else:
+        if calm(good):
+            # What the rule answers does not matter: the law finds the load by itself.
+            return None
         while not calm(good):
             good, bad = good / step, good
             if good < alike / FEWER:

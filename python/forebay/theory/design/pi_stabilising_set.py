@@ -361,9 +361,9 @@ def corner(
     return Corner(place, point, omega, response, integral)
 
 
-def choose(corners: Sequence[Corner], interval_s: float) -> PiGains:
-    """The gains with the largest K_i that are calm at every corner."""
-    most = min(one.most_k_p() for one in corners)
+def choose(corners: Sequence[Corner], interval_s: float, most_k_p: float = math.inf) -> PiGains:
+    """The gains with the largest K_i that are calm at every corner, with K_p of at most so much."""
+    most = min(most_k_p, *(one.most_k_p() for one in corners))
     k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
     k_i = np.min([one.calm_k_i(k_p) for one in corners], axis=0)
     best = int(k_i.argmax())

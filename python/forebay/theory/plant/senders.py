@@ -49,6 +49,13 @@ class Sender:
         """Around its rest, of one number or a column of each."""
         return Motion(*_native.window_motions(self.name, np.atleast_1d(p), np.atleast_1d(rtt_s)))
 
+    def reduction(self, p: float) -> float:
+        """Part of the window that a signal takes, or a round trip with marks: DCTCP's and Prague's
+        by their estimate of p (RFC 8257 section 3.3)."""
+        if self.ecn:
+            return p / 2
+        return 0.3 if self.name == "cubic" else 0.5  # RFC 9438 section 4.6, RFC 5681
+
     def region(self, p: float, rtt_s: float) -> str | None:
         """What rules there, in words; None where nothing else does."""
         if self.name == "prague" and self.motion(np.array(p), np.array(rtt_s)).clocked[0]:
