@@ -10,6 +10,8 @@ mod recorded;
 mod rows;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
+#[allow(unsafe_code, reason = "system calls")]
+mod syscalls;
 #[allow(unsafe_code, reason = "a ring that the kernel shares")]
 mod tap;
 
@@ -23,7 +25,7 @@ use forebay_core::{Capacity, Rate, Span, Tc, Time};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::unistd::{chdir, chroot};
 
@@ -33,6 +35,7 @@ use kernels::Kernels;
 use network::{groups, Group, Tools};
 use ours::Ours;
 use rows::Rows;
+use syscalls::{Purpose, Syscalls};
 use tap::Tap;
 
 use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
@@ -163,6 +166,8 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         epoll: &epoll,
         clock: Clock::start()?,
         bottleneck,
+        syscalls: Syscalls::new(orders.several_calls),
+        events: 0,
         packets: Rows::create(folder, scenario.kernel.pcap)?,
         samples: BufWriter::new(File::create(folder.join(SAMPLES))?),
     };
@@ -287,6 +292,9 @@ struct Run<'a> {
     epoll: &'a Epoll,
     clock: Clock,
     bottleneck: Bottleneck,
+    syscalls: Syscalls,
+    /// How many events the last wait has had.
+    events: usize,
     packets: Rows,
     samples: BufWriter<File>,
 }
@@ -321,25 +329,36 @@ impl Run<'_> {
         let mut progress = File::create(self.folder.join(PROGRESS))?;
         let (mut next_sample, mut rows) = (Time::ZERO + scenario.sample, 0u64);
         let (mut began, mut ended) = (false, false);
-        let mut events = [EpollEvent::empty(); 64];
         let (mut now, mut arrivals) = (self.clock.now(), false);
         loop {
+            // What is done below comes after what was asked for.
+            let due = hosts.due().min(over);
+            let due = due.min(if began { Time::MAX } else { window_start });
+            let due = due.min(if ended { Time::MAX } else { window_end });
+            if due.min(next_sample) <= now {
+                self.settle(now, &mut hosts)?;
+            }
             if !began && now >= window_start {
                 began = true;
                 hosts.begin_window();
             }
             hosts.advance(now, |number| self.change(number))?;
             if let Bottleneck::Ours(ours) = &mut self.bottleneck {
-                match arrivals {
-                    true => ours.fetch(now, &mut self.packets)?,
-                    false => ours.advance(now, &mut self.packets)?,
+                ours.advance(now, &mut self.packets, &mut self.syscalls)?;
+            }
+            while arrivals {
+                if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                    ours.ask(&mut self.syscalls);
                 }
+                arrivals = self.settle(now, &mut hosts)?;
             }
             if !ended && now >= window_end {
                 ended = true;
+                self.settle(now, &mut hosts)?;
                 hosts.end_window();
             }
             while next_sample <= now && next_sample <= end {
+                self.settle(now, &mut hosts)?;
                 self.sample(&hosts)?;
                 rows += 1;
                 if rows.is_multiple_of(every) {
@@ -361,19 +380,20 @@ impl Run<'_> {
             if let Bottleneck::Ours(ours) = &self.bottleneck {
                 due = due.min(ours.due());
             }
-            self.clock.wake(due)?;
-            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
-                Ok(count) => count,
-                Err(nix::errno::Errno::EINTR) => 0,
-                Err(error) => return Err(error.into()),
-            };
-            now = self.clock.now();
-            arrivals = false;
-            for event in &events[..count] {
-                match Ready::of(event.data()) {
+            self.syscalls.wait(&self.epoll.0, &mut self.clock, due);
+            self.settle(now, &mut hosts)?;
+            let (said, events) = self.syscalls.woken(self.events);
+            now = self.clock.said(said);
+            for (tag, flags) in events {
+                match Ready::of(tag) {
                     Ready::Timer => self.clock.rang(),
                     Ready::Bottleneck => arrivals = true,
-                    ready => hosts.handle(now, ready, event.events())?,
+                    ready => {
+                        if !hosts.ask(ready, flags, &mut self.syscalls) {
+                            self.settle(now, &mut hosts)?;
+                            hosts.handle(now, ready, flags)?;
+                        }
+                    }
                 }
             }
         }
@@ -384,6 +404,43 @@ impl Run<'_> {
         self.packets.flush()?;
         self.samples.flush()?;
         Ok(hosts.finish())
+    }
+
+    /// Makes the calls that were asked for, and hears what they gave; whether more packets may have
+    /// come.
+    fn settle(&mut self, now: Time, hosts: &mut Hosts) -> io::Result<bool> {
+        let mut more = false;
+        while !self.syscalls.is_empty() {
+            let mut none_left = false;
+            for (purpose, given) in self.syscalls.make()? {
+                match (purpose, &mut self.bottleneck) {
+                    (Purpose::Discard(number), _) => hosts.received(now, number, &given),
+                    (Purpose::HandOn(slot, memory), Bottleneck::Ours(ours)) => {
+                        ours.handed_on(slot, memory, &given)?;
+                    }
+                    (Purpose::Fetch(slot, memory), Bottleneck::Ours(ours)) => {
+                        let packet = (slot, memory);
+                        more = ours.fetched(now, packet, &given, &mut self.packets)?;
+                        none_left = !more;
+                    }
+                    (Purpose::Wait, _) => {
+                        self.events = match given.last == -i64::from(nix::libc::EINTR) {
+                            true => 0,
+                            false => usize::try_from(given.checked()?).unwrap_or(0),
+                        };
+                    }
+                    (Purpose::Timer | Purpose::Now, _) => drop(given.checked()?),
+                    (Purpose::Fill | Purpose::HandOn(..) | Purpose::Fetch(..), _) => {}
+                }
+            }
+            if let (Bottleneck::Ours(ours), true) = (&mut self.bottleneck, none_left) {
+                // Nothing else was asked for behind it.
+                for (slot, memory) in self.syscalls.take_back() {
+                    ours.unused(slot, memory);
+                }
+            }
+        }
+        Ok(more)
     }
 
     fn sample(&mut self, hosts: &Hosts) -> io::Result<()> {
