@@ -22,7 +22,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use forebay_core::{Capacity, Rate, Span, Tc, Time};
-use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, Shaper};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -38,6 +38,7 @@ use rows::Rows;
 use syscalls::{Purpose, Syscalls};
 use tap::Tap;
 
+use crate::limits::ETHERNET_BYTES;
 use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
@@ -101,19 +102,14 @@ fn boot() -> io::Result<PathBuf> {
     plain("sysfs", "/sys")?;
     plain("tmpfs", "/run")?;
     plain("devtmpfs", "/dev")?;
-    let host = |folder: &str, at: &str| {
+    let host = |folder: &str, at: &str, flags: MsFlags| {
         fs::create_dir_all(at)?;
-        mount(
-            Some("none"),
-            at,
-            Some("hostfs"),
-            MsFlags::empty(),
-            Some(folder),
-        )
+        mount(Some("none"), at, Some("hostfs"), flags, Some(folder))
         .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
     };
-    host(&run, RUN)?;
-    host(&tools, TOOLS)?;
+    host(&run, RUN, MsFlags::empty())?;
+    // Other runs need them: no program of this one changes them.
+    host(&tools, TOOLS, MsFlags::MS_RDONLY)?;
     Ok(PathBuf::from(RUN))
 }
 
@@ -133,6 +129,8 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         u8::try_from(group.traffic).map(|traffic| GroupTraffic {
             traffic,
             recorded: group.recorded,
+            mtu: u32::try_from(network::mtu(scenario.traffic[group.traffic].packet.0))
+                .unwrap_or(u32::MAX),
         })
     });
     let traffic: Vec<GroupTraffic> = traffic
@@ -241,7 +239,7 @@ fn kernels_queue(
         true => (TC_ROOT, None, String::new()),
         false => (
             TC_CLASS,
-            Some(rate),
+            Some(rate).filter(|_| scenario.kernel.shaper == Shaper::Tbf),
             format!(
                 "qdisc add dev {device} parent 1:1 handle 10: {}\n",
                 qdisc.words
@@ -275,9 +273,22 @@ fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
         Capacity::Bucket { burst, .. } => burst.0,
         _ => BURST_PKTS * packet_bytes,
     };
-    format!(
-        "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit 100000000\n"
-    )
+    match scenario.kernel.shaper {
+        Shaper::Tbf => format!(
+            "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit \
+             100000000\n"
+        ),
+        Shaper::Htb => {
+            let class = format!(
+                "class {how} dev {device} parent 1: classid 1:1 htb rate {bps}bit burst {burst} \
+                 cburst {burst} quantum {packet_bytes}\n"
+            );
+            match how {
+                "add" => format!("qdisc add dev {device} root handle 1: htb default 1\n{class}"),
+                _ => class,
+            }
+        }
+    }
 }
 
 struct Run<'a> {
@@ -527,9 +538,27 @@ struct GroupTraffic {
     traffic: u8,
     /// They are of many flows between hosts of a file.
     recorded: bool,
+    /// Of the sender's device.
+    mtu: u32,
 }
 
 impl GroupTraffic {
+    /// What a packet takes on the wire: a segment that no device has cut is so many packets, each with
+    /// its headers.
+    fn wire_bytes(self, ip: &[u8]) -> u32 {
+        let bytes = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
+        let headers = u32::from(header_bytes(ip));
+        let more = match bytes > self.mtu {
+            true => {
+                let data = (bytes + ETHERNET_BYTES).saturating_sub(headers);
+                let room = (self.mtu + ETHERNET_BYTES).saturating_sub(headers).max(1);
+                data.div_ceil(room) - 1
+            }
+            false => 0,
+        };
+        bytes + ETHERNET_BYTES + more * headers
+    }
+
     /// The number of a packet's flow in its traffic: by its address, or its port.
     fn flow_number(self, ip: &[u8]) -> u32 {
         let word = |at: usize| {

@@ -1,5 +1,5 @@
-"""Which processor a guest runs on: one, for a system call of its programs is two switches of tasks, and
-between processors each costs several times as much."""
+"""Which processor a guest runs on: one, for a system call of its programs is two switches of tasks,
+and between processors each costs several times as much."""
 
 from __future__ import annotations
 
@@ -72,6 +72,8 @@ class Placement:
 def children(pid: int) -> list[int]:
     """Processes below a guest's own: its programs, while they run (proc(5))."""
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     except (OSError, ValueError):
         return []

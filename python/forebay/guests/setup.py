@@ -334,8 +334,8 @@ def _tree(source: KernelSource, work: Path) -> Path:
 
 
 def _adapt(tree: Path, hz: int) -> bool:
-    """The clock's ticks, random numbers from a seed, and, where the tree has the place for it, which
-    is told, several system calls at one time. Raises `SetupError`."""
+    """The clock's ticks, random numbers from a seed, and several system calls at one time where the
+    tree has the place for them; whether it has. Raises `SetupError`."""
 
     def replace(name: str, change: Callable[[str], str]) -> None:
         file = tree / name

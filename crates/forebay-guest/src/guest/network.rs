@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use forebay_core::Span;
-use forebay_scenario::{EcnChoice, Scenario, TrafficKind};
+use forebay_scenario::{EcnChoice, Offloads, Scenario, TrafficKind};
 use nix::sched::{setns, CloneFlags};
 
 use super::sys;
@@ -267,11 +267,13 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
     }
     tools.batch("ip", None, &links)?;
 
-    let up = |device: &str| format!("link set {device} arp off gso_max_segs 1 up\n");
-    let up_host = match settings.offloads {
-        true => "link set e0 arp off up\n".to_owned(),
-        false => up("e0"),
+    let up = |device: &str, whole: bool| match whole {
+        true => format!("link set {device} arp off up\n"),
+        false => format!("link set {device} arp off gso_max_segs 1 up\n"),
     };
+    let up_host = up("e0", settings.offloads != Offloads::Off);
+    let all = settings.offloads == Offloads::All;
+    let up = |device: &str| up(device, all);
     let (mut router, mut far) = (up(NEAR_DEVICE), up(FAR_DEVICE));
     far += &format!("route add default dev {FAR_DEVICE}\n");
     let (mut back, mut forth) = (String::new(), String::new());
@@ -330,6 +332,10 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
         } else {
             FAR_DEVICE
         };
+        // Segments that a device takes whole are cut by none.
+        if all {
+            continue;
+        }
         sys::set_offloads(own, false)?;
         for group in groups {
             sys::set_offloads(&format!("{devices}{}", group.number), false)?;
@@ -346,7 +352,9 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
             ),
         ] {
             enter(&namespace)?;
-            sys::set_offloads("e0", settings.offloads)?;
+            if !all {
+                sys::set_offloads("e0", settings.offloads == Offloads::Hosts)?;
+            }
             let set = |name: &str, value: &str| {
                 set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
             };
