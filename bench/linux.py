@@ -61,7 +61,8 @@ def scenario(
         [*group_lines(group, spared_ms), f'host = "s{i}"']
         for i, group in enumerate(case["groups"])
     ]
-    ecn = qdisc.ecn and any(group.get("ecn") for group in case["groups"])
+    # Queues that mark whatever they are told are the kernel's alone if they may.
+    ecn = qdisc.ecn and (in_guest or any(group.get("ecn") for group in case["groups"]))
     duration_s = case.get("duration", 60)
     if in_guest:
         # What is still in the queue so long after its end counts as lost, here as there.
