@@ -21,6 +21,8 @@ import linux
 import polars
 from beside import Comparison, Figure, Row, count_within, progress, run, table
 
+from forebay import Result
+
 SEEDS = 10
 
 FIGURES = (
@@ -39,7 +41,12 @@ def theirs(case: Mapping[str, Any], key: str) -> list[float]:
     """A figure of each of the kernel's runs; delays in s, without the packet's own
     transmission."""
     name, _, part = key.partition(".")
-    runs = [run[name][part] if part else run[name] for run in case["runs"] if "error" not in run]
+    good = [run for run in case["runs"] if "error" not in run]
+    if name == "util" and case["case"].get("gso"):
+        # Its taps count a segment's headers once, the qdisc those of each of its packets.
+        most_bits = case["case"]["rate_mbit"] * 1e6 * (case["window"][1] - case["window"][0])
+        return [run["qdisc"]["sent_bytes"] * 8 / most_bits for run in good]
+    runs = [run[name][part] if part else run[name] for run in good]
     if name != "delay_ms":
         return runs
     return [value / 1e3 - linux.transmission_s(case["case"]) for value in runs]
@@ -53,13 +60,19 @@ def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> lis
     """
     start, end = case["window"]
     ran = run(linux.scenario(case["case"], (start, end), engine), seeds, engine)
-    ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
-    tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
-    ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
+    ours = figures(case, ran)
     return [
         Comparison(figure, theirs(case, figure.reference_key), ours[figure.key])
         for figure in FIGURES
     ]
+
+
+def figures(case: Mapping[str, Any], ran: Result) -> dict[str, list[float]]:
+    """Each figure of ours by its key, for each seed of a case that was run."""
+    ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
+    tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
+    ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
+    return ours
 
 
 def jain(flows: polars.DataFrame) -> list[float]:

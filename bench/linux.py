@@ -18,6 +18,8 @@ PACKET_BYTES = 1500
 HEADER_BYTES = 66
 #: The harness's default for tbf and htb.
 TOKENS_BYTES = 3000
+#: How long packets may take to leave after a run: the harness's default, and a guest's.
+DRAIN_S = 3
 
 SENDERS = {"reno": "linux-reno", "cubic": "linux-cubic", "dctcp": "dctcp", "bbr": "bbr"}
 
@@ -34,7 +36,10 @@ def scenario(
     Raises:
         MissingError: the case needs what Forebay does not have.
     """
+    in_guest = engine == "kernel"
     other = {"gso", "mtu", "sysctl", "pre", "hook"} & set(case)
+    if in_guest:
+        other -= {"gso", "sysctl"}
     if other:
         raise MissingError(f"option {', '.join(sorted(other))}")
     if shaper(case) not in ("tbf", "htb", "cake"):
@@ -49,18 +54,23 @@ def scenario(
         qdisc = qdiscs.queue(kind, words, site)
     except ScenarioError as error:
         raise MissingError(f"queue {kind}: {error}") from None
-    # In a guest cake is itself, and no link of ours takes the time of a transmission.
-    spared_ms = 0.0 if (engine, shaper(case)) == ("kernel", "cake") else link_ms(case)
+    # In a guest cake and htb are themselves, and no link of ours takes the time of a transmission.
+    spared_ms = 0.0 if in_guest else link_ms(case)
     blocks = [
         # The groups have addresses of their own.
         [*group_lines(group, spared_ms), f'host = "s{i}"']
         for i, group in enumerate(case["groups"])
     ]
-    ecn = qdisc.ecn and any(group.get("ecn") for group in case["groups"])
+    # Queues that mark whatever they are told are the kernel's alone if they may.
+    ecn = qdisc.ecn and (in_guest or any(group.get("ecn") for group in case["groups"]))
+    duration_s = case.get("duration", 60)
+    if in_guest:
+        # What is still in the queue so long after its end counts as lost, here as there.
+        duration_s = max(duration_s, window_s[1] + case.get("drain", DRAIN_S) - DRAIN_S)
     return "\n".join(
         [
             f'title = "Linux: {case["id"]}"',
-            f'duration = "{case.get("duration", 60)}s"',
+            f'duration = "{duration_s}s"',
             f'measure = ["{window_s[0]}s", "{window_s[1]}s"]',
             "[bottleneck]",
             f'rate = "{case["rate_mbit"] * 1e6:.0f}bit/s"',
@@ -72,10 +82,24 @@ def scenario(
             f'buffer = "{qdisc.buffer}"',
             f"ecn = {'true' if ecn else 'false'}",
             *(line for block in blocks for line in block),
+            *(kernel_lines(case) if in_guest else ()),
             qdisc.law.text(),
             "",
         ]
     )
+
+
+def kernel_lines(case: Mapping[str, Any]) -> list[str]:
+    """How the case sets hosts and shaper, which a guest alone can follow."""
+    lines = ["[kernel]"]
+    if case.get("gso"):
+        lines.append('offloads = "all"')
+    if shaper(case) == "htb":
+        lines.append('shaper = "htb"')
+    settings = (f'"net.ipv4.{name}" = "{value}"' for name, value in case.get("sysctl", {}).items())
+    if case.get("sysctl"):
+        lines.append(f"sysctls = {{ {', '.join(settings)} }}")
+    return lines if lines[1:] else []
 
 
 def shaper(case: Mapping[str, Any]) -> str:
@@ -151,9 +175,10 @@ def udp_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
 
 
 def transmission_s(case: Mapping[str, Any]) -> float:
-    """How long the bottleneck sends a full packet; `delay_ms` of the reference contains it under
-    tbf, not under htb or cake."""
-    return packet_s(case) if shaper(case) == "tbf" else 0.0
+    """How long the bottleneck sends a full packet, or with `gso` the usual segment of two;
+    `delay_ms` of the reference contains it under tbf, not under htb or cake."""
+    packets = 2 if case.get("gso") else 1
+    return packets * packet_s(case) if shaper(case) == "tbf" else 0.0
 
 
 def packet_s(case: Mapping[str, Any]) -> float:

@@ -687,10 +687,11 @@ def guest_orders(
     seed: int,
     *,
     ours: bool = False,
+    several_calls: bool = False,
     folder: str = "/",
 ) -> tuple[str, bool, list[bytes]]:
     """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that
-    the scenario names."""
+    the scenario names. `several_calls` says that the guest's kernel takes them at one time."""
 
 def guest_run(
     plan: Plan,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from forebay import engines
 from forebay._native import ScenarioError
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
-from forebay.guests import run, setup
+from forebay.guests import placement, run, setup
 from forebay.runs import experiment
 from forebay.runs.outputs import PREFIX
 
@@ -85,6 +86,10 @@ def test_on_another_system_a_line_says_so(
         (
             scenario(FTP.format(flows=1).replace("1500B", "100B")),
             r"traffic.0.packet: found .100B., allowed: at least 142B",
+        ),
+        (
+            scenario('[[traffic]]\nkind = "cbr"\nrate = "1Mbit/s"\npacket = "45B"\nrtt = "40ms"\n'),
+            r"traffic.0.packet: found .45B., allowed: at least 46B",
         ),
         (
             scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
@@ -205,9 +210,21 @@ def test_a_tree_is_adapted_or_refused(tmp_path: Path) -> None:
     source = tmp_path / "arch/um/os-Linux/util.c"
     config.write_text("config HZ\n\tint\n\tdefault 100\n\nconfig OTHER\n\tdefault 100\n")
     source.write_text(f"ssize_t os_getrandom(void *buf)\n{{\n{setup.RANDOM_BEFORE}}}\n")
-    setup._adapt(tmp_path, 1000)
+    # Without the place for several calls it is a guest, too, and known as such.
+    assert not setup._adapt(tmp_path, 1000)
     assert config.read_text().count("default 1000\n") == 1
     assert source.read_text().index("FOREBAY_SEED") < source.read_text().index("return getrandom")
+    calls = tmp_path / "arch/um/kernel/skas/syscall.c"
+    calls.parent.mkdir(parents=True)
+    whole = f"{setup.CALLS_BEFORE}{{\n{setup.NUMBER_BEFORE}\tmore();\n}}\n"
+    for text, taken in ((setup.CALLS_BEFORE, False), (whole, True)):
+        calls.write_text(text)
+        config.write_text("config HZ\n\tint\n\tdefault 100\n")
+        source.write_text(f"{{\n{setup.RANDOM_BEFORE}}}\n")
+        assert setup._adapt(tmp_path, 1000) == taken
+        assert ("forebay_calls" in calls.read_text()) == taken
+    handler = calls.read_text().partition(setup.CALLS_BEFORE)[2]
+    assert handler == f"{{\n{setup.NUMBER_BEFORE}{setup.NUMBER_AFTER}\tmore();\n}}\n"
     source.write_text("another\n")
     with pytest.raises(setup.SetupError, match=r"util.c of this source is not as it was known"):
         setup._adapt(tmp_path, 100)
@@ -218,6 +235,32 @@ def test_a_guest_is_known_by_all_that_it_is_built_from() -> None:
         setup._digest(version, hz) for version in ("linux-source-1=1", "2") for hz in (100, 1000)
     }
     assert len(digests) == 4
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_guest_stays_on_a_processor_that_nobody_else_wants() -> None:
+    sleep, spin = ["sleep", "30"], [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(words) for words in (sleep, spin, spin)]
+    idle, busy, other = (process.pid for process in processes)
+    try:
+        first, second = placement.Placement(idle), placement.Placement(busy)
+        places = [os.sched_getaffinity(pid) for pid in (idle, busy)]
+        assert [len(place) for place in places] == [1, 1]
+        assert places[0] != places[1]
+        # Nobody sets it free of another but itself.
+        os.sched_setaffinity(other, places[1])
+        second.watch(time.monotonic())
+        time.sleep(3 * placement.INTERVAL_S)
+        second.watch(time.monotonic())
+        assert os.sched_getaffinity(busy) != places[1]
+        assert os.sched_getaffinity(idle) == places[0]
+        second.end()
+        first.end()
+        assert not +placement._taken
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def mean(result: forebay.Result, metric: str) -> float:
@@ -235,6 +278,31 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
     one, other = both.metrics["queue_mean_pkts"].to_list()
     assert one == first.metrics["queue_mean_pkts"][0]
     assert one != other
+
+
+@needs_guest
+@pytest.mark.parametrize("law", ['kind = "pi"\ntarget = "40p"', 'kind = "codel"'])
+def test_calls_at_one_time_give_the_packets_of_calls_one_by_one(
+    law: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Endless flows, and connections that come and go."""
+    mice = FTP.format(flows=4).replace('"ftp"', '"mice"').split("start")[0]
+    text = scenario(FTP.format(flows=3), mice, law=law)
+    guest = guests.chosen()
+    if not guest.several_calls:
+        pytest.skip("this guest's kernel takes no several calls")
+    together = forebay.run(text, engine="kernel")
+    one_by_one = replace(guest, several_calls=False)
+    monkeypatch.setattr(guests, "chosen", lambda: one_by_one)
+    before = forebay.run(text, engine="kernel")
+    assert together.samples.equals(before.samples)
+    assert together.delays.equals(before.delays)
+    assert together.goodput.equals(before.goodput)
+    assert cpu_s(together) < cpu_s(before)
+
+
+def cpu_s(result: forebay.Result) -> float:
+    return float(result.metrics["user_cpu_s"].to_numpy().mean())
 
 
 @needs_guest
@@ -361,6 +429,57 @@ def test_offloads_make_bursts_and_the_queue_sees_packets() -> None:
         assert sizes == pytest.approx(1500, rel=0.01)
     assert not on.samples.equals(off.samples)
     assert mean(on, "goodput_bps") == pytest.approx(mean(off, "goodput_bps"), rel=0.05)
+
+
+@needs_guest
+def test_segments_that_nothing_cuts_come_to_the_queue_whole() -> None:
+    """They count as the packets that they are on the wire."""
+    text = scenario(FTP.format(flows=4), law='kind = "codel"')
+    whole = forebay.run(text, sets={"kernel.offloads": '"all"'}, engine="kernel")
+    cut = forebay.run(text, sets={"kernel.offloads": "true"}, engine="kernel")
+    samples = whole.samples
+    assert int(samples["departed_bytes"].sum()) / int(samples["arrivals"].sum()) > 2000
+    for metric in ("utilisation", "goodput_bps"):
+        assert mean(whole, metric) == pytest.approx(mean(cut, metric), rel=0.01)
+
+
+@needs_guest
+def test_a_full_fifo_is_the_same_under_either_shaper() -> None:
+    """htb lets a packet go where its transmission begins, and tbf keeps it."""
+    flood = (
+        '[[traffic]]\nkind = "cbr"\nflows = 1\nrate = "20Mbit/s"\npacket = "1500B"\nrtt = "40ms"\n'
+    )
+    text = scenario(flood, law='kind = "droptail"')
+    change = '[[at]]\ntime = "8s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
+    for more in ("", change):
+        tbf, htb = (
+            forebay.run(text + more, sets={"kernel.shaper": shaper}, engine="kernel")
+            for shaper in ('"tbf"', '"htb"')
+        )
+        assert mean(htb, "queue_mean_pkts") == pytest.approx(mean(tbf, "queue_mean_pkts"), abs=0.1)
+        assert mean(htb, "delay_mean_s") == pytest.approx(mean(tbf, "delay_mean_s"), rel=5e-3)
+        assert mean(htb, "drop_rate") == pytest.approx(mean(tbf, "drop_rate"), abs=2e-3)
+
+
+@needs_guest
+def test_small_datagrams_are_sent_as_they_are() -> None:
+    """IPv4 asks for no more of a packet than of a device."""
+    small = (
+        '[[traffic]]\nkind = "cbr"\nflows = 1\nrate = "80kbit/s"\npacket = "100B"\nrtt = "40ms"\n'
+    )
+    result = forebay.run(scenario(small, law='kind = "droptail"'), engine="kernel")
+    samples = result.samples
+    assert int(samples["departed_bytes"].sum()) == 100 * int(samples["arrivals"].sum())
+
+
+@needs_guest
+def test_a_program_cannot_change_the_guest_of_other_runs(tmp_path: Path) -> None:
+    program = PROGRAM + 'client = "rm -rf /run/tools/*; ls /run/tools | wc -l"\nstart = "1s"\n'
+    file = tmp_path / "rm.toml"
+    file.write_text(scenario(program, FTP.format(flows=1)))
+    before = sorted(guests.chosen().tools.rglob("*"))
+    forebay.run(file, engine="kernel")
+    assert sorted(guests.chosen().tools.rglob("*")) == before
 
 
 @needs_guest

@@ -10,6 +10,8 @@ mod recorded;
 mod rows;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
+#[allow(unsafe_code, reason = "system calls")]
+mod syscalls;
 #[allow(unsafe_code, reason = "a ring that the kernel shares")]
 mod tap;
 
@@ -20,10 +22,10 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use forebay_core::{Capacity, Rate, Span, Tc, Time};
-use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, Shaper};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::unistd::{chdir, chroot};
 
@@ -33,8 +35,10 @@ use kernels::Kernels;
 use network::{groups, Group, Tools};
 use ours::Ours;
 use rows::Rows;
+use syscalls::{Purpose, Syscalls};
 use tap::Tap;
 
+use crate::limits::ETHERNET_BYTES;
 use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
@@ -98,19 +102,14 @@ fn boot() -> io::Result<PathBuf> {
     plain("sysfs", "/sys")?;
     plain("tmpfs", "/run")?;
     plain("devtmpfs", "/dev")?;
-    let host = |folder: &str, at: &str| {
+    let host = |folder: &str, at: &str, flags: MsFlags| {
         fs::create_dir_all(at)?;
-        mount(
-            Some("none"),
-            at,
-            Some("hostfs"),
-            MsFlags::empty(),
-            Some(folder),
-        )
+        mount(Some("none"), at, Some("hostfs"), flags, Some(folder))
         .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
     };
-    host(&run, RUN)?;
-    host(&tools, TOOLS)?;
+    host(&run, RUN, MsFlags::empty())?;
+    // Other runs need them: no program of this one changes them.
+    host(&tools, TOOLS, MsFlags::MS_RDONLY)?;
     Ok(PathBuf::from(RUN))
 }
 
@@ -130,6 +129,8 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         u8::try_from(group.traffic).map(|traffic| GroupTraffic {
             traffic,
             recorded: group.recorded,
+            mtu: u32::try_from(network::mtu(scenario.traffic[group.traffic].packet.0))
+                .unwrap_or(u32::MAX),
         })
     });
     let traffic: Vec<GroupTraffic> = traffic
@@ -163,6 +164,8 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         epoll: &epoll,
         clock: Clock::start()?,
         bottleneck,
+        syscalls: Syscalls::new(orders.several_calls),
+        events: 0,
         packets: Rows::create(folder, scenario.kernel.pcap)?,
         samples: BufWriter::new(File::create(folder.join(SAMPLES))?),
     };
@@ -236,7 +239,7 @@ fn kernels_queue(
         true => (TC_ROOT, None, String::new()),
         false => (
             TC_CLASS,
-            Some(rate),
+            Some(rate).filter(|_| scenario.kernel.shaper == Shaper::Tbf),
             format!(
                 "qdisc add dev {device} parent 1:1 handle 10: {}\n",
                 qdisc.words
@@ -270,9 +273,22 @@ fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
         Capacity::Bucket { burst, .. } => burst.0,
         _ => BURST_PKTS * packet_bytes,
     };
-    format!(
-        "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit 100000000\n"
-    )
+    match scenario.kernel.shaper {
+        Shaper::Tbf => format!(
+            "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit \
+             100000000\n"
+        ),
+        Shaper::Htb => {
+            let class = format!(
+                "class {how} dev {device} parent 1: classid 1:1 htb rate {bps}bit burst {burst} \
+                 cburst {burst} quantum {packet_bytes}\n"
+            );
+            match how {
+                "add" => format!("qdisc add dev {device} root handle 1: htb default 1\n{class}"),
+                _ => class,
+            }
+        }
+    }
 }
 
 struct Run<'a> {
@@ -287,6 +303,9 @@ struct Run<'a> {
     epoll: &'a Epoll,
     clock: Clock,
     bottleneck: Bottleneck,
+    syscalls: Syscalls,
+    /// How many events the last wait has had.
+    events: usize,
     packets: Rows,
     samples: BufWriter<File>,
 }
@@ -321,25 +340,36 @@ impl Run<'_> {
         let mut progress = File::create(self.folder.join(PROGRESS))?;
         let (mut next_sample, mut rows) = (Time::ZERO + scenario.sample, 0u64);
         let (mut began, mut ended) = (false, false);
-        let mut events = [EpollEvent::empty(); 64];
         let (mut now, mut arrivals) = (self.clock.now(), false);
         loop {
+            // What is done below comes after what was asked for.
+            let due = hosts.due().min(over);
+            let due = due.min(if began { Time::MAX } else { window_start });
+            let due = due.min(if ended { Time::MAX } else { window_end });
+            if due.min(next_sample) <= now {
+                self.settle(now, &mut hosts)?;
+            }
             if !began && now >= window_start {
                 began = true;
                 hosts.begin_window();
             }
             hosts.advance(now, |number| self.change(number))?;
             if let Bottleneck::Ours(ours) = &mut self.bottleneck {
-                match arrivals {
-                    true => ours.fetch(now, &mut self.packets)?,
-                    false => ours.advance(now, &mut self.packets)?,
+                ours.advance(now, &mut self.packets, &mut self.syscalls)?;
+            }
+            while arrivals {
+                if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                    ours.ask(&mut self.syscalls);
                 }
+                arrivals = self.settle(now, &mut hosts)?;
             }
             if !ended && now >= window_end {
                 ended = true;
+                self.settle(now, &mut hosts)?;
                 hosts.end_window();
             }
             while next_sample <= now && next_sample <= end {
+                self.settle(now, &mut hosts)?;
                 self.sample(&hosts)?;
                 rows += 1;
                 if rows.is_multiple_of(every) {
@@ -361,19 +391,20 @@ impl Run<'_> {
             if let Bottleneck::Ours(ours) = &self.bottleneck {
                 due = due.min(ours.due());
             }
-            self.clock.wake(due)?;
-            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
-                Ok(count) => count,
-                Err(nix::errno::Errno::EINTR) => 0,
-                Err(error) => return Err(error.into()),
-            };
-            now = self.clock.now();
-            arrivals = false;
-            for event in &events[..count] {
-                match Ready::of(event.data()) {
+            self.syscalls.wait(&self.epoll.0, &mut self.clock, due);
+            self.settle(now, &mut hosts)?;
+            let (said, events) = self.syscalls.woken(self.events);
+            now = self.clock.said(said);
+            for (tag, flags) in events {
+                match Ready::of(tag) {
                     Ready::Timer => self.clock.rang(),
                     Ready::Bottleneck => arrivals = true,
-                    ready => hosts.handle(now, ready, event.events())?,
+                    ready => {
+                        if !hosts.ask(ready, flags, &mut self.syscalls) {
+                            self.settle(now, &mut hosts)?;
+                            hosts.handle(now, ready, flags)?;
+                        }
+                    }
                 }
             }
         }
@@ -384,6 +415,43 @@ impl Run<'_> {
         self.packets.flush()?;
         self.samples.flush()?;
         Ok(hosts.finish())
+    }
+
+    /// Makes the calls that were asked for, and hears what they gave; whether more packets may have
+    /// come.
+    fn settle(&mut self, now: Time, hosts: &mut Hosts) -> io::Result<bool> {
+        let mut more = false;
+        while !self.syscalls.is_empty() {
+            let mut none_left = false;
+            for (purpose, given) in self.syscalls.make()? {
+                match (purpose, &mut self.bottleneck) {
+                    (Purpose::Discard(number), _) => hosts.received(now, number, &given),
+                    (Purpose::HandOn(slot, memory), Bottleneck::Ours(ours)) => {
+                        ours.handed_on(slot, memory, &given)?;
+                    }
+                    (Purpose::Fetch(slot, memory), Bottleneck::Ours(ours)) => {
+                        let packet = (slot, memory);
+                        more = ours.fetched(now, packet, &given, &mut self.packets)?;
+                        none_left = !more;
+                    }
+                    (Purpose::Wait, _) => {
+                        self.events = match given.last == -i64::from(nix::libc::EINTR) {
+                            true => 0,
+                            false => usize::try_from(given.checked()?).unwrap_or(0),
+                        };
+                    }
+                    (Purpose::Timer | Purpose::Now, _) => drop(given.checked()?),
+                    (Purpose::Fill | Purpose::HandOn(..) | Purpose::Fetch(..), _) => {}
+                }
+            }
+            if let (Bottleneck::Ours(ours), true) = (&mut self.bottleneck, none_left) {
+                // Nothing else was asked for behind it.
+                for (slot, memory) in self.syscalls.take_back() {
+                    ours.unused(slot, memory);
+                }
+            }
+        }
+        Ok(more)
     }
 
     fn sample(&mut self, hosts: &Hosts) -> io::Result<()> {
@@ -470,9 +538,27 @@ struct GroupTraffic {
     traffic: u8,
     /// They are of many flows between hosts of a file.
     recorded: bool,
+    /// Of the sender's device.
+    mtu: u32,
 }
 
 impl GroupTraffic {
+    /// What a packet takes on the wire: a segment that no device has cut is so many packets, each with
+    /// its headers.
+    fn wire_bytes(self, ip: &[u8]) -> u32 {
+        let bytes = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
+        let headers = u32::from(header_bytes(ip));
+        let more = match bytes > self.mtu {
+            true => {
+                let data = (bytes + ETHERNET_BYTES).saturating_sub(headers);
+                let room = (self.mtu + ETHERNET_BYTES).saturating_sub(headers).max(1);
+                data.div_ceil(room) - 1
+            }
+            false => 0,
+        };
+        bytes + ETHERNET_BYTES + more * headers
+    }
+
     /// The number of a packet's flow in its traffic: by its address, or its port.
     fn flow_number(self, ip: &[u8]) -> u32 {
         let word = |at: usize| {

@@ -17,7 +17,7 @@ pub mod record;
 pub mod trace;
 
 use forebay_core::{Buffer, Bytes, Capacity, TcSite};
-use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting};
+use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting, Shaper};
 
 pub use limits::check;
 pub use orders::{Orders, Qdisc};
@@ -69,9 +69,9 @@ pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -
         };
         law.tc(&site).ok().flatten()
     };
-    // One that shapes by itself holds no packet back.
+    // One that shapes by itself holds no packet back, and neither does htb.
     let words = match words(true)? {
-        tc if tc.shapes => words(false)?,
+        tc if tc.shapes || scenario.kernel.shaper == Shaper::Htb => words(false)?,
         tc => tc,
     };
     Some(Qdisc {

@@ -11,6 +11,8 @@ pub const MOST_GROUPS: usize = 100;
 pub const ETHERNET_BYTES: u32 = 14;
 /// Smallest packet on the wire: IPv4 asks for an MTU of 68, and TCP for some room.
 pub(crate) const LEAST_PACKET_BYTES: u64 = 142;
+/// Smallest packet of UDP: headers of Ethernet, IPv4 and UDP, and the number of a packet of a call.
+const LEAST_DATAGRAM_BYTES: u64 = 14 + 20 + 8 + 4;
 /// Most flows of recorded packets: they need no socket, and each is told of.
 const MOST_RECORDED_FLOWS: u32 = 20_000;
 /// Beneath this ratio an access link would limit its flow, which no device of the guest does.
@@ -95,8 +97,16 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> 
     if let TrafficKind::Arrivals(_) = traffic.kind {
         return Ok(());
     }
-    if traffic.packet.0 < LEAST_PACKET_BYTES {
-        let allowed = "at least 142B, IPv4's least MTU and room for TCP";
+    let sends_datagrams =
+        traffic.kind.tcp().is_none() && !matches!(traffic.kind, TrafficKind::Program(_));
+    let (least, allowed) = match sends_datagrams {
+        true => (LEAST_DATAGRAM_BYTES, "at least 46B, the headers of UDP"),
+        false => (
+            LEAST_PACKET_BYTES,
+            "at least 142B, IPv4's least MTU and room for TCP",
+        ),
+    };
+    if traffic.packet.0 < least {
         return Err(("packet", format!("{}B", traffic.packet.0), allowed));
     }
     if traffic.access.as_bps() < ACCESS_RATIO * scenario.bottleneck.rate.as_bps() {

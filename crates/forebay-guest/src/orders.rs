@@ -29,6 +29,9 @@ pub struct Orders {
     pub seed: u64,
     /// The queue, where it is the kernel's own; otherwise it is ours.
     pub qdisc: Option<Qdisc>,
+    /// The guest's kernel takes several system calls at one time.
+    #[serde(default)]
+    pub several_calls: bool,
     /// Folder of the scenario, where programs run.
     pub folder: String,
 }
@@ -123,6 +126,7 @@ impl Orders {
             law,
             seed,
             qdisc: None,
+            several_calls: false,
             folder: "/".to_owned(),
         })
     }

@@ -30,7 +30,7 @@ fn guest_check(plan: &Plan) -> PyResult<()> {
 /// scenario names, by number. `ours`
 /// asks for a queue of ours where the kernel has the law, too; programs run in `folder`.
 #[pyfunction]
-#[pyo3(signature = (plan, point, law, seed, *, ours=false, folder="/"))]
+#[pyo3(signature = (plan, point, law, seed, *, ours=false, several_calls=false, folder="/"))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 fn guest_orders(
     py: Python,
@@ -39,6 +39,7 @@ fn guest_orders(
     law: usize,
     seed: u64,
     ours: bool,
+    several_calls: bool,
     folder: &str,
 ) -> PyResult<(String, bool, Vec<Py<PyBytes>>)> {
     let read = plan.read()?;
@@ -48,6 +49,7 @@ fn guest_orders(
     let orders = Orders::of(&read.inputs, &at.settings, gains, law, seed);
     let mut orders = orders.map_err(PyRuntimeError::new_err)?;
     folder.clone_into(&mut orders.folder);
+    orders.several_calls = several_calls;
     let choice = at.laws.get(law);
     let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
     orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);

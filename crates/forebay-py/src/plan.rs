@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
 use forebay_fluid::{from_scenario, Step};
-use forebay_scenario::{DesignedGains, Experiment, Inputs, KernelSettings, Reading};
+use forebay_scenario::{
+    DesignedGains, Experiment, Inputs, KernelSettings, Offloads, Reading, Shaper,
+};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -262,7 +264,8 @@ impl Plan {
         let any = |says: fn(&KernelSettings) -> bool| self.kernels().any(says);
         let keys = [
             ("tcp", any(|it| it.tcp.is_some())),
-            ("offloads", any(|it| it.offloads)),
+            ("offloads", any(|it| it.offloads != Offloads::Off)),
+            ("shaper", any(|it| it.shaper != Shaper::Tbf)),
             ("sysctls", any(|it| !it.sysctls.is_empty())),
             ("pcap", any(|it| it.pcap)),
         ];

@@ -17,14 +17,76 @@ params! {
         /// has, such as "prague" in a tree that brings it.
         tcp: Maybe<Algorithm> = Maybe(None), 0.0 => 0.0;
         /// Whether senders hand segments of several packets to their device, which cuts them (GSO),
-        /// and receivers join what comes at one time (GRO). The queue sees packets either way.
-        offloads: bool = false, 0.0 => 1.0;
+        /// and receivers join what comes at one time (GRO). The queue sees packets either way, but
+        /// with "all" no device cuts them (TSO), and a queue of the kernel's sees segments.
+        offloads: Offloads = Offloads::Off, 0.0 => 1.0;
+        /// What holds the link to its rate, over a queue of the kernel's that has no rate of its own:
+        /// tbf keeps the packet that is being sent, htb lets it go where its transmission begins.
+        shaper: Shaper = Shaper::Tbf, 0.0 => 1.0;
         /// Settings of every host, under its namespace: `{ "net.ipv4.tcp_rmem" = "4096 131072
         /// 6291456" }`. They come after those of Forebay.
         sysctls: Sysctls = Sysctls(Vec::new()), 0.0 => 0.0;
         /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
         /// with a comment where it was dropped or marked.
         pcap: bool = false, 0.0 => 1.0;
+    }
+}
+
+/// What devices do with segments of several packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offloads {
+    /// Senders make none.
+    #[default]
+    Off,
+    /// The sender's device cuts them, the receiver's joins packets.
+    Hosts,
+    /// Nothing cuts them on their way.
+    All,
+}
+
+impl ParamType for Offloads {
+    const SHAPE: Shape = Shape::FlagOrWord(&["all"]);
+    const ALLOWED: &'static str = "true, false or \"all\"";
+    fn from_value(value: &Value) -> Result<Offloads, String> {
+        match value {
+            Value::Flag(false) => Ok(Offloads::Off),
+            Value::Flag(true) => Ok(Offloads::Hosts),
+            Value::Text(text) if text == "all" => Ok(Offloads::All),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        match self {
+            Offloads::Off => Value::Flag(false),
+            Offloads::Hosts => Value::Flag(true),
+            Offloads::All => Value::Text("all".into()),
+        }
+    }
+}
+
+/// A qdisc that holds a link to its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shaper {
+    #[default]
+    Tbf,
+    Htb,
+}
+
+impl ParamType for Shaper {
+    const SHAPE: Shape = Shape::Word(&["tbf", "htb"]);
+    const ALLOWED: &'static str = "\"tbf\" or \"htb\"";
+    fn from_value(value: &Value) -> Result<Shaper, String> {
+        match value {
+            Value::Text(text) if text == "tbf" => Ok(Shaper::Tbf),
+            Value::Text(text) if text == "htb" => Ok(Shaper::Htb),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(match self {
+            Shaper::Tbf => "tbf".into(),
+            Shaper::Htb => "htb".into(),
+        })
     }
 }
 
@@ -116,6 +178,7 @@ pub fn read(document: &Document) -> Result<KernelSettings, Fault> {
         given: !document.kernel.entries.is_empty(),
         tcp: keys.tcp.0.map(|algorithm| algorithm.0),
         offloads: keys.offloads,
+        shaper: keys.shaper,
         sysctls: keys.sysctls.0,
         pcap: keys.pcap,
     })

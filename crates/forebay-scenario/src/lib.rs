@@ -40,6 +40,7 @@ pub use error::ScenarioError;
 pub use forebay_core::RateTrace;
 pub use gains::{DesignedGains, GainsRequest, Load};
 pub use keys::{keys, KeyDoc};
+pub use kernel::{Offloads, Shaper};
 pub use law_choice::{law_kinds, law_named, LawChoice};
 pub use link_options::{link_options, LinkOptions};
 pub use link_types::{DelayRange, DeviceKind, FileName, LawKind, MeasureWindow, Seed, Share};

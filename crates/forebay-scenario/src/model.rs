@@ -9,6 +9,7 @@ use forebay_core::{
 
 use forebay_packets::Arrivals as Packets;
 
+use crate::kernel::{Offloads, Shaper};
 use crate::law_choice::LawChoice;
 use crate::senders::SenderSpec;
 
@@ -43,8 +44,9 @@ pub struct KernelSettings {
     pub given: bool,
     /// Congestion control of all flows, in place of their own.
     pub tcp: Option<String>,
-    /// GSO of senders, GRO of receivers.
-    pub offloads: bool,
+    pub offloads: Offloads,
+    /// Over a queue of the kernel's.
+    pub shaper: Shaper,
     /// By name: "net.ipv4.tcp_rmem".
     pub sysctls: Vec<(String, String)>,
     /// Keeps the packets of the bottleneck.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use forebay_scenario::{parse, KernelSettings, Options};
+use forebay_scenario::{parse, KernelSettings, Offloads, Options, Shaper};
 
 const FILE: &str = "duration = \"20s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"9p\"\n\
                     [[traffic]]\nkind = \"ftp\"\nflows = 1\nrtt = \"9ms\"\n[[law]]\nkind = \"droptail\"\n";
@@ -38,6 +38,14 @@ fn what_is_wrong_is_a_line() {
         ),
         ("sysctls = { \"net.../x\" = 1 }", "names under net"),
         (
+            "shaper = \"hfsc\"",
+            "kernel.shaper: found \"hfsc\", allowed: \"tbf\" or \"htb\"",
+        ),
+        (
+            "offloads = \"some\"",
+            "kernel.offloads: found \"some\", allowed: true, false or \"all\"",
+        ),
+        (
             "sysctls = { \"net.core.x\" = true }",
             "a text or a whole number",
         ),
@@ -54,9 +62,12 @@ fn a_path_leads_to_its_keys() {
         sets: vec![("kernel.tcp".to_owned(), "bbr3".to_owned())],
         ..Options::default()
     };
-    let text = format!("{FILE}[sweep]\n\"kernel.offloads\" = [false, true]\n");
+    let text = format!("{FILE}[sweep]\n\"kernel.offloads\" = [false, true, \"all\"]\n");
     let read = parse(text.as_bytes(), "test", &options).unwrap();
     let kernels = read.points.iter().map(|point| &point.scenario.kernel);
     let found: Vec<_> = kernels.map(|it| (it.tcp.as_deref(), it.offloads)).collect();
-    assert_eq!(found, [(Some("bbr3"), false), (Some("bbr3"), true)]);
+    let wanted = [Offloads::Off, Offloads::Hosts, Offloads::All];
+    assert_eq!(found, wanted.map(|offloads| (Some("bbr3"), offloads)));
+    let htb = read("[kernel]\nshaper = \"htb\"\n").unwrap().shaper;
+    assert_eq!((htb, read("").unwrap().shaper), (Shaper::Htb, Shaper::Tbf));
 }

@@ -41,9 +41,11 @@ def means_and_intervals(
 
 
 def difference_and_interval(
-    first: Sequence[float] | NDArray[np.float64], second: Sequence[float] | NDArray[np.float64]
+    first: Sequence[float] | NDArray[np.float64],
+    second: Sequence[float] | NDArray[np.float64],
+    level: float = LEVEL,
 ) -> tuple[float, float]:
-    """Mean of `first` less that of `second`, and half the width of its 95 % confidence interval.
+    """Mean of `first` less that of `second`, and half the width of its confidence interval.
 
     Welch's t interval, for independent samples whose variances may differ (Welch 1947). NaN
     values are left out. The half width is NaN where either has fewer than two values.
@@ -60,15 +62,15 @@ def difference_and_interval(
     if a + b == 0:
         return difference, 0.0
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
-    quantile = student_quantile(freedom)
+    quantile = student_quantile(freedom, level)
     return difference, quantile * (a + b) ** 0.5
 
 
-def student_quantile(freedom: float) -> float:
-    """Quantile of Student's t that leaves out half of 1 − LEVEL on each side."""
+def student_quantile(freedom: float, level: float = LEVEL) -> float:
+    """Quantile of Student's t that leaves out half of 1 − `level` on each side."""
     from scipy import special  # a tenth of a second to load, which one seed does without
 
-    return float(special.stdtrit(freedom, (1 + LEVEL) / 2))
+    return float(special.stdtrit(freedom, (1 + level) / 2))
 
 
 def _variance(x: NDArray[np.float64]) -> float:

@@ -27,7 +27,7 @@ class Kernel:
     name = KERNEL
     in_words = "run on the real Linux kernel, in virtual time"
     runs_programs = True
-    kernel_keys = ("tcp", "offloads", "sysctls", "pcap")
+    kernel_keys = ("tcp", "offloads", "shaper", "sysctls", "pcap")
 
     def check(self, experiment: Planned) -> None:
         """Raises `ScenarioError` without a guest, and for what a guest cannot run."""

@@ -33,6 +33,8 @@ class Guest:
     source: str
     #: Ticks of its clock in a second.
     hz: int
+    #: Its kernel takes several system calls at one time.
+    several_calls: bool = False
 
     @property
     def kernel(self) -> Path:
@@ -63,7 +65,13 @@ def installed() -> list[Guest]:
         try:
             known = json.loads(facts.read_text())
             guest = Guest(
-                facts.parent, known["digest"], known["release"], known["source"], known["hz"]
+                facts.parent,
+                known["digest"],
+                known["release"],
+                known["source"],
+                known["hz"],
+                # One that was built before has no word of it.
+                known.get("several_calls", False),
             )
             found.append((facts.stat().st_mtime, guest))
         except (OSError, ValueError, KeyError):

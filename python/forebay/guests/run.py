@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from forebay._native import guest_orders, guest_run
 from forebay.guests.installed import PROGRAM
+from forebay.guests.placement import Placement, children
 from forebay.runs import outputs
 from forebay.runs.outputs import PREFIX, Ended, Keep
 
@@ -106,7 +107,13 @@ class GuestRun:
     def _made(self, folder: Path) -> Run:
         point, law, seed = self.key
         orders, kernels, files = guest_orders(
-            self.plan, point, law, seed, ours=self.ours, folder=str(self.scenario)
+            self.plan,
+            point,
+            law,
+            seed,
+            ours=self.ours,
+            several_calls=self.guest.several_calls,
+            folder=str(self.scenario),
         )
         (folder / "orders.json").write_text(orders)
         for number, contents in enumerate(files):
@@ -214,7 +221,11 @@ class GuestRun:
                 env=environment,
                 start_new_session=True,
             )
-        used = self._wait(self._process.pid)
+            placement = Placement(self._process.pid)
+        try:
+            used = self._wait(self._process.pid, placement)
+        finally:
+            placement.end()
         with self._lock:
             # wait4 has taken its status; what is left of its group ends, too.
             self._process.returncode = 0
@@ -223,7 +234,7 @@ class GuestRun:
             self._process = None
         return used.ru_utime + used.ru_stime
 
-    def _wait(self, pid: int) -> resource.struct_rusage:
+    def _wait(self, pid: int, placement: Placement) -> resource.struct_rusage:
         """Until it has ended. Raises `GuestError` where time does not go on."""
         passed_s, since_s = 0.0, 0.0
         while True:
@@ -231,6 +242,7 @@ class GuestRun:
             if ended:
                 return used
             time.sleep(POLL_S)
+            placement.watch(time.monotonic())
             now_s = self.passed_s()
             cpu_s = _cpu_s(pid)
             if now_s > passed_s:
@@ -279,12 +291,8 @@ def _last_words(folder: Path) -> str:
 def _cpu_s(pid: int) -> float:
     """User and system time of a guest that runs: of its kernel, of programs that have ended, and of
     those that run, which are processes below it (proc(5))."""
-    process = Path(f"/proc/{pid}")
-    try:
-        below = (process / f"task/{pid}/children").read_text().split()
-    except OSError:
-        below = []
-    ticks = _ticks(process, 4) + sum(_ticks(Path(f"/proc/{child}"), 2) for child in below)
+    below = sum(_ticks(Path(f"/proc/{child}"), 2) for child in children(pid))
+    ticks = _ticks(Path(f"/proc/{pid}"), 4) + below
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

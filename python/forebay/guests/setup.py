@@ -78,6 +78,16 @@ LAST_LINES = 3
 #: Lines of a source file that a build needs otherwise: file, before, after.
 HZ_BEFORE = re.compile(r"(^config HZ\n(?:.*\n)*?\s+default )100$", re.MULTILINE)
 RANDOM_BEFORE = "\treturn getrandom(buf, len, flags);\n"
+CALLS_BEFORE = "void handle_syscall(struct uml_pt_regs *r)\n"
+NUMBER_BEFORE = "\tUPT_SYSCALL_NR(r) = PT_SYSCALL_NR(r->gp);\n"
+NUMBER_AFTER = """\
+\tif (UPT_SYSCALL_NR(r) == FOREBAY_CALLS) {
+\t\tforebay_calls(r);
+\t\treturn;
+\t}
+"""
+#: What is built into a guest's kernel, in DATA.
+PATCHES = ("seeded_random.c", "several_calls.c")
 
 
 class SetupError(RuntimeError):
@@ -125,15 +135,16 @@ def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool
         _tools(work, made / TOOLS)
         tree = _tree(source, work)
         tell(0.2, "configuring")
-        _adapt(tree, source.hz)
+        several_calls = _adapt(tree, source.hz)
         release = _build(tree, made / KERNEL, lambda share: tell(0.2 + 0.8 * share, "building"))
         said = str(source.tree) if source.tree is not None else f"Debian's {version}"
         facts = {"digest": digest, "release": release, "source": said, "hz": source.hz}
+        facts["several_calls"] = several_calls
         (made / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
         final = place() / digest[:16]
         shutil.rmtree(final, ignore_errors=True)
         made.rename(final)
-        return Guest(final, digest, release, said, source.hz), True
+        return Guest(final, digest, release, said, source.hz, several_calls), True
 
 
 def _check_programs() -> None:
@@ -270,7 +281,7 @@ def _identity(source: KernelSource, work: Path) -> str:
 def _digest(version: str, hz: int) -> str:
     """Of all that a guest is built from."""
     parts = [version, str(hz)]
-    parts += [(DATA / name).read_text() for name in ("guest.config", "seeded_random.c")]
+    parts += [(DATA / name).read_text() for name in ("guest.config", *PATCHES)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -322,8 +333,9 @@ def _tree(source: KernelSource, work: Path) -> Path:
     return tree
 
 
-def _adapt(tree: Path, hz: int) -> None:
-    """The clock's ticks, and random numbers from a seed."""
+def _adapt(tree: Path, hz: int) -> bool:
+    """The clock's ticks, random numbers from a seed, and several system calls at one time where the
+    tree has the place for them; whether it has. Raises `SetupError`."""
 
     def replace(name: str, change: Callable[[str], str]) -> None:
         file = tree / name
@@ -338,11 +350,26 @@ def _adapt(tree: Path, hz: int) -> None:
 
     if hz != 100:
         replace("arch/um/Kconfig", lambda text: HZ_BEFORE.sub(rf"\g<1>{hz}", text))
-    seeded = (DATA / "seeded_random.c").read_text()
+    seeded, several = ((DATA / name).read_text() for name in PATCHES)
     replace(
         "arch/um/os-Linux/util.c",
         lambda text: text.replace(RANDOM_BEFORE, seeded + RANDOM_BEFORE),
     )
+
+    def with_calls(text: str) -> str:
+        if CALLS_BEFORE not in text or NUMBER_BEFORE not in text:
+            return text
+        text = text.replace(CALLS_BEFORE, several + CALLS_BEFORE)
+        # The last of them is its own.
+        before, _, after = text.rpartition(NUMBER_BEFORE)
+        return before + NUMBER_BEFORE + NUMBER_AFTER + after
+
+    try:
+        replace("arch/um/kernel/skas/syscall.c", with_calls)
+    except (SetupError, OSError):
+        # Runs cost more without, and are the same.
+        return False
+    return True
 
 
 def _build(tree: Path, kernel: Path, tell: Callable[[float], None]) -> str:

@@ -5,12 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use forebay_core::Time;
+use nix::libc;
 use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::time::{clock_gettime, ClockId as Clocks};
 
 fn nanos(clock: Clocks) -> u64 {
-    let time = Duration::from(clock_gettime(clock).expect("every Linux has these clocks"));
+    of(clock_gettime(clock).expect("every Linux has these clocks"))
+}
+
+fn of(time: TimeSpec) -> u64 {
+    let time = Duration::from(time);
     time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos())
 }
 
@@ -40,6 +45,11 @@ impl Clock {
         Time::from_nanos(nanos(Clocks::CLOCK_MONOTONIC) - self.start_ns)
     }
 
+    /// The time that CLOCK_MONOTONIC has said.
+    pub fn said(&self, monotonic: libc::timespec) -> Time {
+        Time::from_nanos(of(monotonic.into()) - self.start_ns)
+    }
+
     /// The time of a packet's stamp.
     pub fn stamped(&self, seconds: u64, nanos: u64) -> Time {
         Time::from_nanos((seconds * 1_000_000_000 + nanos).saturating_sub(self.real_start_ns))
@@ -49,23 +59,24 @@ impl Clock {
         self.timer.as_fd()
     }
 
-    /// Wakes at `at`.
-    ///
-    /// # Errors
-    /// As timerfd_settime(2) says.
-    pub fn wake(&mut self, at: Time) -> io::Result<()> {
+    /// How the timer is to be set to ring at `at` (timerfd_settime(2)); `None` where it is.
+    pub fn alarm(&mut self, at: Time) -> Option<(libc::c_int, libc::itimerspec)> {
         if at == self.set_for {
-            return Ok(());
+            return None;
         }
         self.set_for = at;
-        if at == Time::MAX {
-            self.timer.unset()?;
-            return Ok(());
-        }
-        let at = TimeSpec::from_duration(Duration::from_nanos(self.start_ns + at.as_nanos()));
-        let absolute = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
-        self.timer.set(Expiration::OneShot(at), absolute)?;
-        Ok(())
+        let (flags, at) = match at {
+            Time::MAX => (0, Duration::ZERO),
+            at => (
+                libc::TFD_TIMER_ABSTIME,
+                Duration::from_nanos(self.start_ns + at.as_nanos()),
+            ),
+        };
+        let alarm = libc::itimerspec {
+            it_interval: *TimeSpec::from_duration(Duration::ZERO).as_ref(),
+            it_value: *TimeSpec::from_duration(at).as_ref(),
+        };
+        Some((flags, alarm))
     }
 
     /// The timer has rung. It is set anew before the next wait, which takes the ring back.

@@ -19,6 +19,7 @@ use super::network::{enter, Group};
 use super::programs::{self, Program};
 use super::recorded::Recorded;
 use super::sys;
+use super::syscalls::{Given, Syscalls, ZEROS};
 use crate::limits::{congestion_control, ETHERNET_BYTES};
 use crate::record::Outcome;
 
@@ -36,7 +37,10 @@ const UNSENT_PKTS: u64 = 2;
 /// In the guest's time; a process that starts takes none.
 const UNTIL_SERVERS_LISTEN: Duration = Duration::from_millis(500);
 
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// A connection's other side has said all, or there is none.
+const OVER: EpollFlags = EpollFlags::EPOLLRDHUP
+    .union(EpollFlags::EPOLLHUP)
+    .union(EpollFlags::EPOLLERR);
 
 /// What an event of epoll is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -649,6 +653,26 @@ impl<'a> Hosts<'a> {
         }
     }
 
+    /// Asks for what epoll's word of a socket needs, if that is one call whose answer can wait.
+    pub fn ask(&self, ready: Ready, flags: EpollFlags, syscalls: &mut Syscalls) -> bool {
+        let of = |number: u32| &self.connections[number as usize];
+        match ready {
+            Ready::Receiver(number) => {
+                if let Some(receiver) = &of(number).receiver {
+                    syscalls.discard(receiver.as_raw_fd(), number);
+                }
+                true
+            }
+            Ready::Sender(number) if of(number).left.is_none() && !flags.intersects(OVER) => {
+                if let Some(socket) = &of(number).socket {
+                    syscalls.fill(socket.as_raw_fd());
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Handles what epoll tells of a socket.
     ///
     /// # Errors
@@ -657,16 +681,14 @@ impl<'a> Hosts<'a> {
         match ready {
             Ready::Listener(number) => self.accept(number),
             Ready::Datagrams(number) => self.receive_datagrams(now, number),
-            Ready::Receiver(number) => self.receive(now, number),
             Ready::Sender(number) => {
                 self.send(number);
-                let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
-                if flags.intersects(over) {
+                if flags.intersects(OVER) {
                     self.end(now, number);
                 }
                 Ok(())
             }
-            Ready::Timer | Ready::Bottleneck => Ok(()),
+            Ready::Timer | Ready::Bottleneck | Ready::Receiver(_) => Ok(()),
         }
     }
 
@@ -712,29 +734,14 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    fn receive(&mut self, now: Time, number: u32) -> io::Result<()> {
+    /// What a connection's receiver has read.
+    pub fn received(&mut self, now: Time, number: u32, given: &Given) {
         let connection = &mut self.connections[number as usize];
-        let Some(receiver) = &connection.receiver else {
-            return Ok(());
-        };
-        loop {
-            match sys::discard(receiver.as_raw_fd(), 1 << 24) {
-                Ok(0) => {
-                    // The sender has said all: the last ACK goes back with the end of this side.
-                    connection.receiver = None;
-                    return Ok(());
-                }
-                Ok(bytes) => {
-                    let flow = connection.flow as usize;
-                    deliver(
-                        &mut self.flows[flow],
-                        self.window,
-                        now.as_nanos(),
-                        bytes as u64,
-                    );
-                }
-                Err(_) => return Ok(()),
-            }
+        let flow = &mut self.flows[connection.flow as usize];
+        deliver(flow, self.window, now.as_nanos(), given.total);
+        if given.last == 0 {
+            // The sender has said all: the last ACK goes back with the end of this side.
+            connection.receiver = None;
         }
     }
 

@@ -13,7 +13,6 @@ use super::clock::Clock;
 use super::rows::{Rows, Start};
 use super::tap::Tap;
 use super::GroupTraffic;
-use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
 /// Tells packets apart that are inside: flow by its addresses and both ports, the number of the
@@ -106,7 +105,7 @@ impl Kernels {
             };
             let came = Inside {
                 arrived: at,
-                bytes: wire_bytes(ip),
+                bytes: group.wire_bytes(ip),
                 traffic: group.traffic,
                 marked: ecn(ip) == Ecn::Ce,
                 header_bytes: super::header_bytes(ip),
@@ -269,8 +268,4 @@ fn key(ip: &[u8]) -> Key {
 
 fn ecn(ip: &[u8]) -> Ecn {
     forebay_core::TrafficClass(ip[1]).ecn()
-}
-
-fn wire_bytes(ip: &[u8]) -> u32 {
-    u32::from(u16::from_be_bytes([ip[2], ip[3]])) + ETHERNET_BYTES
 }

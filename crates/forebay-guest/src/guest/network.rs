@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use forebay_core::Span;
-use forebay_scenario::{EcnChoice, Scenario, TrafficKind};
+use forebay_scenario::{EcnChoice, Offloads, Scenario, TrafficKind};
 use nix::sched::{setns, CloneFlags};
 
 use super::sys;
@@ -234,7 +234,7 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
     fs::create_dir_all("/run/netns")?;
     make_wires(scenario, groups, tools)?;
     make_routes(scenario.kernel.offloads, groups, tools)?;
-    forward(groups)?;
+    forward(scenario.kernel.offloads, groups)?;
     for group in groups {
         set_up_ends(scenario, group, tools)?;
     }
@@ -279,12 +279,13 @@ fn make_wires(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Resul
 }
 
 /// Addresses, routes, and delays of the access links.
-fn make_routes(offloads: bool, groups: &[Group], tools: &Tools) -> io::Result<()> {
-    let up = |device: &str| format!("link set {device} arp off gso_max_segs 1 up\n");
-    let up_host = match offloads {
-        true => "link set e0 arp off up\n".to_owned(),
-        false => up("e0"),
+fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Result<()> {
+    let up = |device: &str, whole: bool| match whole {
+        true => format!("link set {device} arp off up\n"),
+        false => format!("link set {device} arp off gso_max_segs 1 up\n"),
     };
+    let up_host = up("e0", offloads != Offloads::Off);
+    let up = |device: &str| up(device, offloads == Offloads::All);
     let (mut router, mut far) = (up(NEAR_DEVICE), up(FAR_DEVICE));
     far += &format!("route add default dev {FAR_DEVICE}\n");
     let (mut back, mut forth) = (String::new(), String::new());
@@ -337,7 +338,7 @@ fn make_routes(offloads: bool, groups: &[Group], tools: &Tools) -> io::Result<()
 }
 
 /// Both routers forward packets as they are.
-fn forward(groups: &[Group]) -> io::Result<()> {
+fn forward(offloads: Offloads, groups: &[Group]) -> io::Result<()> {
     for (namespace, devices) in [(ROUTER, 'a'), (FAR, 'b')] {
         enter(namespace)?;
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
@@ -346,6 +347,10 @@ fn forward(groups: &[Group]) -> io::Result<()> {
         } else {
             FAR_DEVICE
         };
+        // Segments that a device takes whole are cut by none.
+        if offloads == Offloads::All {
+            continue;
+        }
         sys::set_offloads(own, false)?;
         for group in groups {
             sys::set_offloads(&format!("{devices}{}", group.number), false)?;
@@ -367,7 +372,9 @@ fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<
         ),
     ] {
         enter(&namespace)?;
-        sys::set_offloads("e0", settings.offloads)?;
+        if settings.offloads != Offloads::All {
+            sys::set_offloads("e0", settings.offloads == Offloads::Hosts)?;
+        }
         let set = |name: &str, value: &str| {
             set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
         };

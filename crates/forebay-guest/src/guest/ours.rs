@@ -2,8 +2,8 @@
 //! the exact times of the transmitter.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use forebay_core::transmitter::Transmitter;
 use forebay_core::{Buffer, Drop, HeldPacket, ParamError, Queue, Rate, Sink, Time};
@@ -11,6 +11,7 @@ use forebay_packets::ip::{self, Headers};
 use forebay_scenario::{LawChoice, Scenario};
 
 use super::rows::Rows;
+use super::syscalls::{Given, Syscalls};
 use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
@@ -26,6 +27,9 @@ struct Stored {
 }
 
 type Waiting = HeldPacket<Stored>;
+
+/// Packets that are asked for at one time: mostly one comes.
+const FETCHED_PKTS: usize = 4;
 
 /// Takes what the queue gives up.
 #[derive(Default)]
@@ -112,52 +116,74 @@ impl Ours {
         self.queue.set_buffer(buffer);
     }
 
-    /// Takes every packet that has come.
-    ///
-    /// # Errors
-    /// As read(2) and write(2) say.
-    pub fn fetch(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
-        self.advance(now, rows)?;
-        loop {
+    /// Asks for packets that have come.
+    pub fn ask(&mut self, syscalls: &mut Syscalls) {
+        for _ in 0..FETCHED_PKTS {
             let slot = self.take_slot();
-            let memory = &mut self.slots[slot as usize];
+            let mut memory = std::mem::take(&mut self.slots[slot as usize]);
             memory.resize(self.most_bytes, 0);
-            let length = match self.near.read(memory) {
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.free.push(slot);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            memory.truncate(length);
-            let Some(packet) = self.read(now, slot) else {
-                self.free.push(slot);
-                continue;
-            };
-            self.queue.enqueue(now, packet, &mut self.lost);
-            if self.transmitter.arrived(now) {
-                self.send_next(now, rows)?;
-            }
-            // Saved tokens let it go before the next one of this moment comes, as in a simulation.
-            while self.transmitter.due() <= now {
-                self.send_next(now, rows)?;
-            }
-            self.tell_lost(rows)?;
+            syscalls.fetch(self.near.as_raw_fd(), slot, memory);
         }
     }
 
-    /// Brings queue and law up to `now`.
+    /// A slot that nobody has filled.
+    pub fn unused(&mut self, slot: u32, memory: Vec<u8>) {
+        self.slots[slot as usize] = memory;
+        self.free.push(slot);
+    }
+
+    /// Takes a packet that has come; whether there may be another.
+    ///
+    /// # Errors
+    /// As read(2) and write(2) say.
+    pub fn fetched(
+        &mut self,
+        now: Time,
+        (slot, mut memory): (u32, Vec<u8>),
+        given: &Given,
+        rows: &mut Rows,
+    ) -> io::Result<bool> {
+        if given.would_block() {
+            self.unused(slot, memory);
+            return Ok(false);
+        }
+        memory.truncate(usize::try_from(given.checked()?).unwrap_or(0));
+        self.slots[slot as usize] = memory;
+        let Some(packet) = self.read(now, slot) else {
+            self.free.push(slot);
+            return Ok(true);
+        };
+        self.queue.enqueue(now, packet, &mut self.lost);
+        if self.transmitter.arrived(now) {
+            self.send_next(now, rows)?;
+        }
+        // Saved tokens let it go before the next one of this moment comes, as in a simulation.
+        while self.transmitter.due() <= now {
+            self.send_next(now, rows)?;
+        }
+        self.tell_lost(rows)?;
+        Ok(true)
+    }
+
+    /// Brings queue and law up to `now`, and asks for packets to be handed on.
     ///
     /// # Errors
     /// As write(2) says.
-    pub fn advance(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
+    pub fn advance(
+        &mut self,
+        now: Time,
+        rows: &mut Rows,
+        syscalls: &mut Syscalls,
+    ) -> io::Result<()> {
         while self.queue.poll_timeout().is_some_and(|at| at <= now) {
             self.queue.handle_timeout(now);
         }
         while self.sending.front().is_some_and(|(out, _)| *out <= now) {
             let (_, packet) = self.sending.pop_front().expect("there is one");
-            self.release(packet)?;
+            // The last bit is out.
+            let slot = packet.handle.slot;
+            let bytes = std::mem::take(&mut self.slots[slot as usize]);
+            syscalls.hand_on(self.far.as_raw_fd(), slot, bytes);
         }
         while self.transmitter.due() <= now {
             self.send_next(self.transmitter.due(), rows)?;
@@ -238,15 +264,16 @@ impl Ours {
         Ok(())
     }
 
-    /// The last bit is out: the packet goes on.
-    fn release(&mut self, packet: Waiting) -> io::Result<()> {
-        match self.far.write(&self.slots[packet.handle.slot as usize]) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+    /// A packet has been handed on; one for which there was no room is lost behind the queue.
+    ///
+    /// # Errors
+    /// As write(2) says.
+    pub fn handed_on(&mut self, slot: u32, memory: Vec<u8>, given: &Given) -> io::Result<()> {
+        self.unused(slot, memory);
+        match given.would_block() {
+            true => Ok(()),
+            false => given.checked().map(drop),
         }
-        self.free.push(packet.handle.slot);
-        Ok(())
     }
 
     fn tell_lost(&mut self, rows: &mut Rows) -> io::Result<()> {

@@ -140,14 +140,6 @@ pub fn send_raw(fd: RawFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
     }
 }
 
-/// Takes up to `most` bytes that have come, and throws them away; how many. The kernel copies
-/// nothing where a stream is read with MSG_TRUNC (tcp(7)).
-pub fn discard(fd: RawFd, most: usize) -> io::Result<usize> {
-    // SAFETY: MSG_TRUNC on a stream writes nothing to the buffer.
-    let got = unsafe { libc::recv(fd, std::ptr::null_mut(), most, libc::MSG_TRUNC) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
-}
-
 /// The next datagram's first bytes into `start`, and where it comes from.
 pub fn receive_from(fd: RawFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
     // SAFETY: an address of zeros is a valid value.
