@@ -165,12 +165,7 @@ impl LawParams for AvqParams {
             ),
         };
         gains.push(("alpha", designed.alpha));
-        Ok(Some(Design::of(
-            gains,
-            &designed,
-            &["alpha"],
-            vec![note],
-        )))
+        Ok(Some(Design::of(gains, &designed, &["alpha"], vec![note])))
     }
 }
 
