@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -38,6 +38,7 @@ help:
 	@echo "make golden    renew the golden results where numbers are meant to move"
 	@echo "make lint      formatters, linters and type checks"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
+	@echo "make fidelity-guest  docs/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
 	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
 	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
@@ -159,6 +160,12 @@ fidelity: $(STAMPS)/native
 	# A figure outside is known, and bold in the page.
 	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json bench/linux.json \
 		--out docs/fidelity-linux.md
+
+# Goes on where it was stopped; what has been run is kept.
+fidelity-guest: guests
+	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/fidelity_guest.py \
+		--reference $(REFERENCE)/linux.json bench/linux.json \
+		--runs bench/fidelity_guest.csv --out docs/fidelity-guest.md
 
 TRACES ?= ../shared/traces
 

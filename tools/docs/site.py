@@ -49,8 +49,8 @@ SECTIONS: dict[str, list[str]] = {
     ],
     "Evidence": [
         *("docs/atlas.md", "docs/papers.md", "docs/replay.md", "docs/rfc7928.md"),
-        "docs/fidelity.md",
-        *("docs/fidelity-linux.md", "docs/differences.md", "docs/reality.md"),
+        *("docs/fidelity.md", "docs/fidelity-linux.md", "docs/fidelity-guest.md"),
+        *("docs/differences.md", "docs/reality.md"),
         *(
             "docs/reality-realtime.md",
             "docs/reality-attached.md",

@@ -105,7 +105,7 @@ fn boot() -> io::Result<PathBuf> {
     let host = |folder: &str, at: &str, flags: MsFlags| {
         fs::create_dir_all(at)?;
         mount(Some("none"), at, Some("hostfs"), flags, Some(folder))
-        .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
+            .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
     };
     host(&run, RUN, MsFlags::empty())?;
     // Other runs need them: no program of this one changes them.
@@ -489,7 +489,11 @@ impl Run<'_> {
                     Bottleneck::Kernels(kernels) => kernels.set_rate(rate),
                 }
                 if let Some(qdisc) = &self.qdisc {
-                    let change = shaper(qdisc, "change", rate, self.scenario);
+                    let mut change = shaper(qdisc, "change", rate, self.scenario);
+                    // A FIFO gets the limit of the tbf that changes (tbf_change in sch_tbf.c).
+                    if qdisc.words.starts_with("pfifo") || qdisc.words.starts_with("bfifo") {
+                        change += &queue_change(qdisc);
+                    }
                     self.tools.batch("tc", Some(network::ROUTER), &change)?;
                 }
             }
@@ -503,11 +507,7 @@ impl Run<'_> {
                 if let Some(qdisc) = &self.qdisc {
                     let change = match qdisc.shapes {
                         true => shaper(qdisc, "change", self.rate, self.scenario),
-                        false => format!(
-                            "qdisc change dev {} parent 1:1 handle 10: {}\n",
-                            network::NEAR_DEVICE,
-                            changeable(&qdisc.words)
-                        ),
+                        false => queue_change(qdisc),
                     };
                     self.tools.batch("tc", Some(network::ROUTER), &change)?;
                 }
@@ -515,6 +515,15 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// The command that sets a queue under a shaper anew.
+fn queue_change(qdisc: &Qdisc) -> String {
+    let words = changeable(&qdisc.words);
+    format!(
+        "qdisc change dev {} parent 1:1 handle 10: {words}\n",
+        network::NEAR_DEVICE
+    )
 }
 
 /// The words of a queue without those that it takes only when it is made.

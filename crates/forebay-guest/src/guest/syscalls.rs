@@ -154,12 +154,7 @@ impl Syscalls {
     pub fn hand_on(&mut self, fd: RawFd, slot: u32, packet: Vec<u8>) {
         let bytes = word(packet.as_ptr() as usize);
         let arguments = [word(fd), bytes, word(packet.len()), 0, 0, 0];
-        self.ask(
-            libc::SYS_write,
-            arguments,
-            0,
-            Purpose::HandOn(slot, packet),
-        );
+        self.ask(libc::SYS_write, arguments, 0, Purpose::HandOn(slot, packet));
     }
 
     /// Reads a packet into a slot. Where there is none the calls behind it wait.
@@ -265,7 +260,11 @@ fn one(call: &Call) -> i64 {
     // SAFETY: as in `make`.
     let given = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     match given {
-        -1 => -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+        -1 => -i64::from(
+            io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        ),
         given => given,
     }
 }
