@@ -95,8 +95,8 @@ pub enum Reply {
     Now,
     /// Wait for one more packet, or until `ack_due`.
     Later,
-    /// It belongs to an earlier connection.
-    Stale,
+    /// It belongs to an earlier connection, or has no data.
+    Nothing,
 }
 
 impl Receiver {
@@ -159,10 +159,11 @@ impl Receiver {
         u8::try_from(ms.min(self.rto_ms())).map_or(MOST_WAIT_MS, |ms| ms.min(MOST_WAIT_MS))
     }
 
-    /// Takes note of when a packet comes in order (`tcp_event_data_recv`). After a silence of more than
+    /// Takes note of when a packet comes in order (`tcp_event_data_recv`); the first one behind the
+    /// SYN, with data or without, ends the handshake, whose round trip it tells. After a silence of more than
     /// a timeout the sender's window is small, and ACKs do not wait for a while.
     #[inline(always)]
-    fn note_interval(&mut self, now: u64, seq: u32, acks: &AckPolicy, least_ms: u8) {
+    fn note_interval(&mut self, now: u64, packet: &Packet, acks: &AckPolicy, least_ms: u8) {
         let [low, high, ..] = (now / MS_NS).to_le_bytes();
         let now_ms = u16::from_le_bytes([low, high]);
         let gap_ms = now_ms.wrapping_sub(self.last_ms);
@@ -170,22 +171,29 @@ impl Receiver {
         if gap_ms <= NEAR_MS && self.wait_ms == least_ms {
             return;
         }
-        self.fit_wait(gap_ms, seq, acks, least_ms);
+        self.fit_wait(gap_ms, packet, acks, least_ms);
     }
 
     #[inline(never)]
-    fn fit_wait(&mut self, gap_ms: u16, seq: u32, acks: &AckPolicy, least_ms: u8) {
-        if seq == 0 {
+    fn fit_wait(&mut self, gap_ms: u16, packet: &Packet, acks: &AckPolicy, least_ms: u8) {
+        if packet.seq == 0 {
             return;
         }
         let wait_ms = u16::from(self.wait_ms);
         if wait_ms == 0 {
-            // A SYN+ACK that is sent again, after a second, tells no round trip.
-            let known = gap_ms < INITIAL_RTO_MS;
-            let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
-            self.rtt_8ms =
-                u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
-            self.wait_ms = least_ms;
+            if self.rtt_8ms == 0 {
+                // A SYN+ACK that is sent again, after a second, tells no round trip.
+                let known = gap_ms < INITIAL_RTO_MS;
+                let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
+                self.rtt_8ms =
+                    u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
+            }
+            if !packet.flags.bare() {
+                self.wait_ms = least_ms;
+            } else if self.rtt_8ms == 0 {
+                // Nor does the data that follows.
+                self.last_ms = self.last_ms.wrapping_sub(gap_ms);
+            }
         } else if gap_ms <= NEAR_MS {
             self.wait_ms = self.wait_ms / 2 + least_ms / 2;
         } else if gap_ms < wait_ms {
@@ -258,13 +266,16 @@ impl Receiver {
     #[inline(always)]
     pub fn receive(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
         if packet.connection != self.connection {
-            return (Reply::Stale, 0);
+            return (Reply::Nothing, 0);
         }
         let least_ms = acks.least_wait_ms();
         if least_ms > 0 && packet.seq == self.next {
-            self.note_interval(now, packet.seq, acks, least_ms);
+            self.note_interval(now, packet, acks, least_ms);
         }
         if self.is_told_by(packet) {
+            if packet.flags.bare() {
+                return (Reply::Nothing, 0);
+            }
             let ecn = packet.traffic_class.ecn();
             return self.heed(now, packet.seq, packet.flags, ecn, acks);
         }
@@ -552,6 +563,26 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_the_handshake_tells_its_round_trip_with_data_or_without() {
+        let bare = Packet {
+            flags: Flags::of_tcp(false).with_bare(true),
+            ..data(1)
+        };
+        // Of 60 ms, and data after a while; of more than a second, which tells nothing.
+        for (rtt_ms, rto_ms) in [(60, 64 + 200), (1200, 1000)] {
+            let mut r = Receiver::new();
+            r.receive(0, &data(0), &LINUX);
+            let ended = r.receive(rtt_ms * MS_NS, &bare, &LINUX);
+            assert_eq!(ended, (Reply::Nothing, 0));
+            assert_eq!(r.next(), 1);
+            r.receive((rtt_ms + 240) * MS_NS, &data(1), &LINUX);
+            assert_eq!(r.rto_ms(), rto_ms);
+            // It waits as one does that has had one packet of data.
+            assert_eq!(u64::from(r.wait_ms), LINUX.delay_ns / MS_NS);
+        }
+    }
+
+    #[test]
     fn acks_that_wait_in_vain_wait_longer() {
         let mut r = linux(120);
         let mut waits_ms = |gaps_ms: &[u64]| -> Vec<u64> {
@@ -698,6 +729,6 @@ mod tests {
     fn packets_of_an_earlier_connection_are_ignored() {
         let mut r = Receiver::new();
         r.reset(1);
-        assert_eq!(receive(&mut r, 0), (Reply::Stale, 0));
+        assert_eq!(receive(&mut r, 0), (Reply::Nothing, 0));
     }
 }

@@ -3,11 +3,12 @@
 //! with a floor on the deviation, and delivery rates.
 //!
 //! Left out: undoing a reduction for what DSACKs or timestamps tell (the receiver sends no DSACK),
-//! SACK reneging, the restart after idle, and auto-tuned receive windows.
+//! SACK reneging, and the restart after idle.
 
 mod prr;
 mod rack;
 mod rate;
+mod receive_window;
 mod recovery;
 mod rtt;
 mod scoreboard;
@@ -26,6 +27,7 @@ use crate::tcp::senders::Sender;
 use prr::Prr;
 use rack::Rack;
 use rate::RateSampler;
+use receive_window::ReceiveWindow;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
 use writes::Writes;
@@ -94,6 +96,7 @@ pub struct Linux<C> {
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_ns: u64,
+    receive_window: ReceiveWindow,
     writes: Writes,
     /// Where the window asks for rates.
     rates: Option<Box<RateSampler>>,
@@ -205,6 +208,7 @@ impl<C: CongestionControl> Linux<C> {
             max_packets_out: 0,
             cwnd_usage_seq: 0,
             last_sent_ns: 0,
+            receive_window: ReceiveWindow::new(config),
             writes: Writes::default(),
             rates: C::RATE_SAMPLES.then(Box::default),
         }
@@ -282,6 +286,7 @@ impl<C: CongestionControl> Linux<C> {
         self.congestion.on_established(&start);
         self.timeouts = 0;
         self.rearm_timeout(step);
+        self.acknowledge_syn(step);
         self.send_new(step);
     }
 
@@ -306,8 +311,12 @@ impl<C: CongestionControl> Linux<C> {
         self.timeouts = 0;
         let rtt_ns = Some(now - last_ns);
         self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
-        self.rtt
+        let round_ends = self
+            .rtt
             .update(now - first_ns, una, next, step.config.min_rto_ns);
+        if round_ends {
+            self.receive_window.end_round(una);
+        }
         self.congestion.on_ack(&AckSample {
             now,
             una,
@@ -336,6 +345,8 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Takes an ACK, looks for losses and repairs them.
     fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
+        let held_pkts = self.scoreboard.sacked_out();
+        self.receive_window.keep(self.connection.una, held_pkts);
         let mut report = self.apply_ack(ack, step);
         self.process_probe_ack(&report);
         let dubious = !report.una_advanced || report.sacked || report.ece;
@@ -409,7 +420,9 @@ impl<C: CongestionControl> Linux<C> {
                 .or(by_stamp)
                 .map_or(first_ns, |span| span.1);
             self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
-            self.rtt.update(now - first_ns, una, next, floor_ns);
+            if self.rtt.update(now - first_ns, una, next, floor_ns) {
+                self.receive_window.end_round(una);
+            }
             report.rtt_ns = Some(now - last_ns);
         }
         self.congestion.on_ack(&AckSample {
@@ -421,6 +434,9 @@ impl<C: CongestionControl> Linux<C> {
             delivered_pkts: report.delivered,
             ce_pkts: ack.ce_pkts,
         });
+        if let Some(highest) = self.scoreboard.highest_sacked() {
+            self.receive_window.on_hole(una, highest + 1);
+        }
         // A SACK moves the timer only if its packet was sent before the head was (last) sent:
         // else a lost copy's timeout would be put off on and on.
         report.set_timer = report.una_advanced

@@ -49,7 +49,7 @@ impl<C: CongestionControl> Linux<C> {
                 return Retransmit::Lost;
             }
             CaState::Loss => {
-                retransmit = self.process_loss(report, step);
+                retransmit = self.process_loss(report);
                 self.detect_losses(report, step);
                 if self.state != CaState::Open && !report.lost_copies {
                     return retransmit;
@@ -73,7 +73,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// After a timeout (`tcp_process_loss`): F-RTO (RFC 5682 section 3.1), then slow start.
-    fn process_loss(&mut self, report: &AckReport, step: &Step) -> Retransmit {
+    fn process_loss(&mut self, report: &AckReport) -> Retransmit {
         let (una, next) = (self.connection.una, self.connection.next);
         let recovered = una >= self.high_seq;
         if self.frto {
@@ -86,7 +86,7 @@ impl<C: CongestionControl> Linux<C> {
                 self.frto = report.una_advanced && !report.sacked;
             } else if report.una_advanced && !recovered {
                 self.high_seq = next;
-                if self.has_new_data(step) {
+                if self.has_new_data() {
                     return Retransmit::New;
                 }
                 self.frto = false;

@@ -1,7 +1,9 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
-use crate::tcp::congestion::{window_in, CongestionEvent, Growth, LinuxReno, WholeWindow};
+use crate::tcp::congestion::{
+    window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow,
+};
 use crate::tcp::connection::Segment;
 use crate::tcp::testing::{self, config, MS};
 
@@ -89,9 +91,10 @@ impl<C: CongestionControl> Host<C> {
         timer_wheel::expiry_ns(self.now, after_ns) - self.now
     }
 
-    /// Numbers sent since the last call.
+    /// Numbers of data sent since the last call.
     fn numbers(&mut self) -> Vec<u32> {
-        self.sent.drain(..).map(|segment| segment.seq).collect()
+        let data = self.sent.drain(..).filter(|segment| !segment.bare);
+        data.map(|segment| segment.seq).collect()
     }
 
     fn window(&self) -> (u32, u32) {
@@ -99,6 +102,33 @@ impl<C: CongestionControl> Host<C> {
             self.tcp.congestion.cwnd_pkts(),
             self.tcp.congestion.ssthresh_pkts(),
         )
+    }
+}
+
+#[test]
+fn the_handshake_ends_with_an_ack_of_its_own() {
+    fn ends_with<C: CongestionControl>() -> Vec<(u32, bool, Ecn)> {
+        let config = config();
+        let mut host = Host {
+            tcp: Linux::<C>::new(Connection::new(), &config),
+            config,
+            now: 0,
+            sent: Vec::new(),
+        };
+        host.open();
+        host.now = RTT;
+        host.ack(1, &[]);
+        let sent = host.sent.iter();
+        sent.map(|it| (it.seq, it.bare, it.ecn)).collect()
+    }
+    // As a guest's trace has it: behind the SYN and before the data, ECN-capable with DCTCP alone.
+    for (sent, syn, bare) in [
+        (ends_with::<LinuxReno>(), Ecn::NotEct, Ecn::NotEct),
+        (ends_with::<Dctcp>(), Ecn::Ect0, Ecn::Ect0),
+    ] {
+        let begins = [(0, false, syn), (1, true, bare), (1, false, Ecn::Ect0)];
+        assert_eq!(sent[..3], begins);
+        assert_eq!(sent.len(), 12);
     }
 }
 
