@@ -6,7 +6,7 @@ use crate::tcp::connection::Config;
 /// A receiver's buffer at first (`tcp_rmem`).
 const BUFFER_BYTES: u32 = 131_072;
 /// What a packet takes of it beside its data. With 1434 bytes of data a guest's receiver offers 55 packets.
-const OVERHEAD_BYTES: u32 = 950;
+const OVERHEAD_BYTES: u32 = 930;
 /// The packets of a round trip that the buffer is made for at first (`TCP_INIT_CWND`).
 const FIRST_ROUND_PKTS: u32 = 10;
 

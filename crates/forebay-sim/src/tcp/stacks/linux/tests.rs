@@ -345,7 +345,25 @@ fn a_lost_syn_takes_ecn_with_it() {
         host.sent.clear();
         host.now += RTT;
         host.ack(1, &[]);
-        assert_eq!(host.sent[0].ecn, ecn);
+        // Behind the ACK that ends the handshake.
+        assert_eq!(host.sent[1].ecn, ecn);
+    }
+}
+
+#[test]
+fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
+    for (quick, last) in [(16, 56), (0, 1001)] {
+        let mut host: Host = Host::connected();
+        host.config.acks.quick = quick;
+        host.tcp.receive_window = ReceiveWindow::new(&host.config);
+        host.now += RTT;
+        host.tcp.congestion.set_cwnd(2000.0);
+        host.ack(2, &[]);
+        assert_eq!(host.numbers().last(), Some(&last));
+        // Packet 2 is lost, and what comes behind it takes room.
+        host.ack(2, &[(3, 40)]);
+        let sent = host.numbers();
+        assert_eq!(sent, [2], "{quick}");
     }
 }
 
