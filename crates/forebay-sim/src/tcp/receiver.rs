@@ -342,7 +342,9 @@ impl Receiver {
             }
             // One that is not ECN-capable among others that are has been sent again.
             let again = ecn == Ecn::NotEct && self.ecn & CAPABLE != 0;
-            if again || ce && !self.echo() && !acks.counts_marks {
+            // The mark on a packet that says CWR is the first of the next ones.
+            let first_mark = ce && (!self.echo() || flags.ecn_signal());
+            if again || first_mark && !acks.counts_marks {
                 self.hurry(QUICK_AFTER_MARK, acks);
             }
         }
@@ -529,6 +531,21 @@ mod tests {
         assert_eq!(r.receive(0, &next, &quick).0, Now);
         next.seq = 15;
         assert_eq!(r.receive(0, &next, &quick).0, Later);
+    }
+
+    #[test]
+    fn a_mark_on_the_packet_that_answers_one_hurries_again() {
+        use Reply::Now;
+        let mut r = Receiver::new();
+        let mut marked = data(0);
+        r.receive(0, &marked, &LINUX);
+        marked.traffic_class.set_ecn(Ecn::Ce);
+        // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
+        for seq in 1..9 {
+            marked.seq = seq;
+            marked.flags = Flags::of_tcp(seq % 2 == 0);
+            assert_eq!(r.receive(0, &marked, &LINUX).0, Now, "{seq}");
+        }
     }
 
     const LINUX: AckPolicy = AckPolicy {
