@@ -117,6 +117,7 @@ impl<C: CongestionControl> Linux<C> {
         if !self.reducing() {
             self.begin_reduction(Indication::Loss);
         }
+        self.congestion.on_recovery();
         self.state = CaState::Recovery;
     }
 
