@@ -160,7 +160,7 @@ impl Receiver {
     }
 
     /// Takes note of when a packet comes in order (`tcp_event_data_recv`); the first one behind the
-    /// SYN, with data or without, ends the handshake, whose round trip it tells. After a silence of more than
+    /// SYN, with data or without and in order or not, ends the handshake, whose round trip it tells. After a silence of more than
     /// a timeout the sender's window is small, and ACKs do not wait for a while.
     #[inline(always)]
     fn note_interval(&mut self, now: u64, packet: &Packet, acks: &AckPolicy, least_ms: u8) {
@@ -188,10 +188,10 @@ impl Receiver {
                 self.rtt_8ms =
                     u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
             }
-            if !packet.flags.bare() {
+            if packet.seq == self.next && !packet.flags.bare() {
                 self.wait_ms = least_ms;
             } else if self.rtt_8ms == 0 {
-                // Nor does the data that follows.
+                // Nor does what follows.
                 self.last_ms = self.last_ms.wrapping_sub(gap_ms);
             }
         } else if gap_ms <= NEAR_MS {
@@ -269,7 +269,7 @@ impl Receiver {
             return (Reply::Nothing, 0);
         }
         let least_ms = acks.least_wait_ms();
-        if least_ms > 0 && packet.seq == self.next {
+        if least_ms > 0 && (packet.seq == self.next || self.wait_ms == 0) {
             self.note_interval(now, packet, acks, least_ms);
         }
         if self.is_told_by(packet) {
@@ -586,11 +586,17 @@ mod tests {
             ..data(1)
         };
         // Of 60 ms, and data after a while; of more than a second, which tells nothing.
-        for (rtt_ms, rto_ms) in [(60, 64 + 200), (1200, 1000)] {
+        for (first, rtt_ms, rto_ms) in [
+            (bare, 60, 64 + 200),
+            (bare, 1200, 1000),
+            // Of a first window of which the last packet alone was not lost.
+            (data(9), 60, 64 + 200),
+            (data(9), 1200, 1000),
+        ] {
             let mut r = Receiver::new();
             r.receive(0, &data(0), &LINUX);
-            let ended = r.receive(rtt_ms * MS_NS, &bare, &LINUX);
-            assert_eq!(ended, (Reply::Nothing, 0));
+            let (reply, _) = r.receive(rtt_ms * MS_NS, &first, &LINUX);
+            assert_eq!(reply == Reply::Nothing, first.flags.bare());
             assert_eq!(r.next(), 1);
             r.receive((rtt_ms + 240) * MS_NS, &data(1), &LINUX);
             assert_eq!(r.rto_ms(), rto_ms);
