@@ -259,6 +259,10 @@ pub trait CongestionControl: Send + Sized {
     /// (`set_state`).
     fn on_timeout(&mut self, _now: u64, _next: u32) {}
 
+    /// The same, behind [`Self::on_timeout`], for one that asks for delivery rates: what has been delivered
+    /// and lost so far.
+    fn on_timeout_rate(&mut self, _sample: &RateSample) {}
+
     /// A pace of its own.
     fn pacing_rate(&self) -> Option<Rate> {
         None

@@ -20,7 +20,7 @@ mod writes;
 use forebay_core::Ecn;
 
 use crate::tcp::congestion::{
-    AckSample, CongestionControl, Established, RateSample, RecoveryState,
+    AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,
 };
 use crate::tcp::connection::{Ack, Config, Connection, Step, NEVER};
 use crate::tcp::senders::Sender;
@@ -234,10 +234,23 @@ impl<C: CongestionControl> Linux<C> {
         let total_lost_pkts = self.scoreboard.total_lost();
         let min_rtt_ns = self.rtt.min_ns;
         let rate = rates.sample(self.connection.una, step.now, min_rtt_ns, total_lost_pkts);
-        let (delivered_pkts, delivered_ns) = rates.delivered();
-        let in_flight_pkts = self.scoreboard.in_flight();
-        self.congestion.on_rate(&RateSample {
-            now: step.now,
+        let sample = self.rate_sample(rate, report, step.now);
+        self.congestion.on_rate(&sample);
+        let in_flight_pkts = sample.in_flight_pkts;
+        if let (Some(rates), true) = (&mut self.rates, self.congestion.probes_rtt()) {
+            rates.set_app_limited(in_flight_pkts);
+        }
+    }
+
+    /// What a window is told of a rate, after what this report says.
+    #[inline(always)]
+    fn rate_sample(&self, rate: Option<DeliveryRate>, report: &AckReport, now: u64) -> RateSample {
+        let (delivered_pkts, delivered_ns) = match &self.rates {
+            Some(rates) => rates.delivered(),
+            None => (0, 0),
+        };
+        RateSample {
+            now,
             rate,
             acked_pkts: report.delivered,
             ce_pkts: report.ce_pkts,
@@ -245,18 +258,15 @@ impl<C: CongestionControl> Linux<C> {
             rtt_ns: report.rtt_ns,
             delivered_pkts,
             delivered_ns,
-            total_lost_pkts,
+            total_lost_pkts: self.scoreboard.total_lost(),
             prior_in_flight_pkts: report.prior_in_flight_pkts,
-            in_flight_pkts,
+            in_flight_pkts: self.scoreboard.in_flight(),
             recovery_state: match self.state {
                 CaState::Recovery => RecoveryState::Recovery,
                 CaState::Loss => RecoveryState::Loss,
                 CaState::Open | CaState::Disorder | CaState::Cwr => RecoveryState::Open,
             },
-            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(step.now),
-        });
-        if self.congestion.probes_rtt() {
-            rates.set_app_limited(in_flight_pkts);
+            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(now),
         }
     }
 

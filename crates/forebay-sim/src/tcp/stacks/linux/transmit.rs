@@ -7,7 +7,7 @@ use super::prr::Progress;
 use super::rack::DetectedLosses;
 use super::rtt::INITIAL_RTO_NS;
 use super::timer_wheel;
-use super::{CaState, Linux, Retransmit, Timer};
+use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
 use crate::tcp::connection::{Config, Segment, Step, NEVER};
 
@@ -447,6 +447,14 @@ impl<C: CongestionControl> Linux<C> {
         let cwnd = self.scoreboard.in_flight() + 1;
         self.congestion.set_cwnd(f64::from(cwnd));
         self.congestion.on_timeout(now, next);
+        if C::RATE_SAMPLES {
+            let losses = AckReport {
+                lost: 1,
+                ..AckReport::default()
+            };
+            let sample = self.rate_sample(None, &losses, now);
+            self.congestion.on_timeout_rate(&sample);
+        }
         self.state = CaState::Loss;
         self.high_seq = next;
         self.probe = None;
