@@ -269,15 +269,11 @@ impl Receiver {
             return (Reply::Nothing, 0);
         }
         let least_ms = acks.least_wait_ms();
-        if least_ms > 0 && (packet.seq == self.next || self.wait_ms == 0) {
+        if least_ms > 0 && packet.seq == self.next {
             self.note_interval(now, packet, acks, least_ms);
         }
         if self.is_told_by(packet) {
-            if packet.flags.bare() {
-                return (Reply::Nothing, 0);
-            }
-            let ecn = packet.traffic_class.ecn();
-            return self.heed(now, packet.seq, packet.flags, ecn, acks);
+            return self.heed(now, packet, acks);
         }
         self.take(now, packet.seq, true, acks)
     }
@@ -323,14 +319,16 @@ impl Receiver {
 
     /// Takes such a packet: its ACK may have to leave at once.
     #[inline(never)]
-    fn heed(
-        &mut self,
-        now: u64,
-        seq: u32,
-        flags: Flags,
-        ecn: Ecn,
-        acks: &AckPolicy,
-    ) -> (Reply, u32) {
+    fn heed(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
+        let (seq, flags, ecn) = (packet.seq, packet.flags, packet.traffic_class.ecn());
+        let least_ms = acks.least_wait_ms();
+        // Until the first ACKs are sent every packet comes here.
+        if least_ms > 0 && self.wait_ms == 0 && seq > self.next {
+            self.note_interval(now, packet, acks, least_ms);
+        }
+        if flags.bare() {
+            return (Reply::Nothing, 0);
+        }
         let syn = seq == 0;
         // A mark on a SYN is nobody's.
         let ce = ecn == Ecn::Ce && !syn;

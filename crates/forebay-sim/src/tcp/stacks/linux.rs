@@ -327,6 +327,7 @@ impl<C: CongestionControl> Linux<C> {
         if round_ends {
             self.receive_window.end_round(una);
         }
+        self.receive_window.offer(una);
         self.congestion.on_ack(&AckSample {
             now,
             una,
@@ -355,8 +356,6 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Takes an ACK, looks for losses and repairs them.
     fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
-        let held_pkts = self.scoreboard.sacked_out();
-        self.receive_window.keep(self.connection.una, held_pkts);
         let mut report = self.apply_ack(ack, step);
         self.process_probe_ack(&report);
         let dubious = !report.una_advanced || report.sacked || report.ece;
@@ -444,8 +443,12 @@ impl<C: CongestionControl> Linux<C> {
             delivered_pkts: report.delivered,
             ce_pkts: ack.ce_pkts,
         });
-        if let Some(highest) = self.scoreboard.highest_sacked() {
-            self.receive_window.on_hole(una, highest + 1);
+        match self.scoreboard.highest_sacked() {
+            None => self.receive_window.offer(una),
+            Some(highest) => {
+                let held_pkts = self.scoreboard.sacked_out();
+                self.receive_window.offer_behind(una, held_pkts, highest + 1);
+            }
         }
         // A SACK moves the timer only if its packet was sent before the head was (last) sent:
         // else a lost copy's timeout would be put off on and on.

@@ -20,42 +20,46 @@ pub struct ReceiveWindow {
     round_pkts: u32,
     /// The first packet of this round trip.
     round_start: u32,
-    /// No new packet from this one on, whatever is held: what was offered is not taken back.
-    edge: u32,
+    /// New packets may be sent below this number: what was offered is not taken back.
+    end: u32,
 }
 
 impl ReceiveWindow {
     pub fn new(config: &Config) -> ReceiveWindow {
         let linux = config.acks.quick > 0;
         let first_pkts = BUFFER_BYTES / (u32::from(config.payload_bytes) + OVERHEAD_BYTES);
+        let buffer_pkts = match linux {
+            true => first_pkts.min(config.window_pkts),
+            false => config.window_pkts,
+        };
         ReceiveWindow {
-            buffer_pkts: match linux {
-                true => first_pkts.min(config.window_pkts),
-                false => config.window_pkts,
-            },
+            buffer_pkts,
             most_pkts: config.window_pkts,
             round_pkts: FIRST_ROUND_PKTS,
             round_start: 1,
-            edge: 0,
+            end: buffer_pkts,
         }
     }
 
-    /// New packets may be sent below this number, where so many are held behind the first that is missing.
+    /// New packets may be sent below this number.
     #[inline(always)]
-    pub fn end(&self, una: u32, held_pkts: u32) -> u32 {
-        let room = self.buffer_pkts.saturating_sub(held_pkts);
-        self.edge.max(una.saturating_add(room))
+    pub fn end(&self) -> u32 {
+        self.end
     }
 
-    /// An ACK comes that tells of packets out of order, or one may: what has been offered stays.
-    pub fn keep(&mut self, una: u32, held_pkts: u32) {
-        self.edge = self.end(una, held_pkts);
+    /// Packets have arrived up to this one, and none is held behind it.
+    #[inline(always)]
+    pub fn offer(&mut self, una: u32) {
+        self.end = una.saturating_add(self.buffer_pkts);
     }
 
-    /// Packets are held up to this one: the buffer makes room for them (`tcp_data_queue_ofo`).
-    pub fn on_hole(&mut self, una: u32, held_end: u32) {
+    /// The same where so many are held, up to that number: the buffer makes room for them
+    /// (`tcp_data_queue_ofo`), but they take it, too.
+    pub fn offer_behind(&mut self, una: u32, held_pkts: u32, held_end: u32) {
         let span = held_end.saturating_sub(una);
         self.grow_to(self.round_pkts.saturating_mul(2).saturating_add(span));
+        let room = self.buffer_pkts.saturating_sub(held_pkts);
+        self.end = self.end.max(una.saturating_add(room));
     }
 
     /// A round trip is over: room for twice what came in it, and more while that grows
@@ -99,14 +103,15 @@ mod tests {
     fn what_is_held_takes_room_but_what_was_offered_stays() {
         let mut window = window(16);
         // As in a guest's trace: packet 11 is lost, and the last one before it comes again is 65.
-        assert_eq!(window.end(11, 0), 66);
+        window.offer(11);
+        assert_eq!(window.end(), 66);
         for held in 1..40 {
-            window.keep(11, held - 1);
-            window.on_hole(11, 12 + held);
-            assert_eq!(window.end(11, held), 66, "{held}");
+            window.offer_behind(11, held, 12 + held);
+            assert_eq!(window.end(), 66, "{held}");
         }
         // Once the hole is filled there is room again.
-        assert!(window.end(51, 0) >= 51 + 55);
+        window.offer(51);
+        assert!(window.end() >= 51 + 55);
     }
 
     #[test]
@@ -117,7 +122,8 @@ mod tests {
             una += cwnd;
             cwnd *= 2;
             window.end_round(una);
-            assert!(window.end(una, 0) >= una + cwnd, "{cwnd}");
+            window.offer(una);
+            assert!(window.end() >= una + cwnd, "{cwnd}");
         }
         // Up to what the scenario gives the receiver.
         assert_eq!(window.buffer_pkts, testing::config().window_pkts);
@@ -125,6 +131,8 @@ mod tests {
 
     #[test]
     fn other_receivers_have_all_room_from_the_start() {
-        assert_eq!(window(0).end(1, 0), 1 + testing::config().window_pkts);
+        let mut window = window(0);
+        window.offer(1);
+        assert_eq!(window.end(), 1 + testing::config().window_pkts);
     }
 }

@@ -356,6 +356,7 @@ fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
         let mut host: Host = Host::connected();
         host.config.acks.quick = quick;
         host.tcp.receive_window = ReceiveWindow::new(&host.config);
+        host.tcp.receive_window.offer(1);
         host.now += RTT;
         host.tcp.congestion.set_cwnd(2000.0);
         host.ack(2, &[]);

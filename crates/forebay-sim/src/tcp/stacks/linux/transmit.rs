@@ -75,9 +75,7 @@ impl<C: CongestionControl> Linux<C> {
     /// New packets may be sent below this number.
     #[inline(always)]
     fn send_limit(&self) -> u32 {
-        let held_pkts = self.scoreboard.sacked_out();
-        let end = self.receive_window.end(self.connection.una, held_pkts);
-        self.connection.limit.min(end)
+        self.connection.limit.min(self.receive_window.end())
     }
 
     /// Sends new packets as far as the window lets it; whether it sent any.
