@@ -2,8 +2,7 @@
 //! a scoreboard, RACK and tail loss probes (RFC 8985), PRR (RFC 9937), F-RTO (RFC 5682), timeouts
 //! with a floor on the deviation, and delivery rates.
 //!
-//! Left out: undoing a reduction for what DSACKs or timestamps tell (the receiver sends no DSACK),
-//! SACK reneging, and the restart after idle.
+//! Left out: undoing a reduction for what DSACKs tell (the receiver sends none), SACK reneging, and the restart after idle.
 
 mod prr;
 mod rack;
@@ -91,6 +90,8 @@ pub struct Linux<C> {
     frto: bool,
     /// Window and threshold to go back to if it did.
     before_timeout: Option<(u32, u32)>,
+    /// The reduction under way was for a loss that may not be one (`undo_marker`).
+    may_undo: bool,
     /// Whether the window was in the way in the last round trip, and how much of it was used.
     cwnd_limited: bool,
     max_packets_out: u32,
@@ -113,6 +114,8 @@ struct AckReport {
     ece: bool,
     /// A packet from before the timeout that was sent once has arrived.
     first_copy: bool,
+    /// The first packet was sent again so lately that this answers the copy before.
+    delayed: bool,
     /// Packets newly marked lost, and whether some of them had been sent again.
     lost: u32,
     lost_copies: bool,
@@ -204,6 +207,7 @@ impl<C: CongestionControl> Linux<C> {
             ect: config.ect,
             frto: false,
             before_timeout: None,
+            may_undo: false,
             cwnd_limited: false,
             max_packets_out: 0,
             cwnd_usage_seq: 0,
@@ -383,7 +387,12 @@ impl<C: CongestionControl> Linux<C> {
             prior_in_flight_pkts: self.scoreboard.in_flight(),
             ..AckReport::default()
         };
-        let head_ns = self.scoreboard.head().map(|sent| sent.sent_ns);
+        let head = self.scoreboard.head().copied();
+        let head_ns = head.map(|sent| sent.sent_ns);
+        report.delayed = report.una_advanced
+            && head.is_some_and(|sent| {
+                sent.ever_retransmitted && now - sent.sent_ns < self.rtt.min_ns
+            });
         // When the first and the last packet were sent that this ACK reports.
         let (mut acked, mut sacked) = (None, None);
         let (mut copy_acked, mut behind_pkts) = (false, 0);
@@ -447,7 +456,8 @@ impl<C: CongestionControl> Linux<C> {
             None => self.receive_window.offer(una),
             Some(highest) => {
                 let held_pkts = self.scoreboard.sacked_out();
-                self.receive_window.offer_behind(una, held_pkts, highest + 1);
+                self.receive_window
+                    .offer_behind(una, held_pkts, highest + 1);
             }
         }
         // A SACK moves the timer only if its packet was sent before the head was (last) sent:

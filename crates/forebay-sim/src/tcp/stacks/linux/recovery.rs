@@ -63,6 +63,7 @@ impl<C: CongestionControl> Linux<C> {
             return Retransmit::Lost;
         }
         if report.ece && !C::ANSWERS_MARKS && self.state < CaState::Cwr {
+            self.may_undo = false;
             self.begin_reduction(Indication::Mark);
             self.state = CaState::Cwr;
         }
@@ -76,6 +77,11 @@ impl<C: CongestionControl> Linux<C> {
     fn process_loss(&mut self, report: &AckReport) -> Retransmit {
         let (una, next) = (self.connection.una, self.connection.next);
         let recovered = una >= self.high_seq;
+        // What was late was not lost (`tcp_try_undo_loss`; RFC 3522).
+        if report.delayed && self.may_undo {
+            self.undo_timeout();
+            return Retransmit::Nothing;
+        }
         if self.frto {
             if report.first_copy {
                 self.undo_timeout();
@@ -114,6 +120,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     pub(super) fn enter_recovery(&mut self) {
+        self.may_undo = true;
         if !self.reducing() {
             self.begin_reduction(Indication::Loss);
         }

@@ -1,9 +1,7 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
-use crate::tcp::congestion::{
-    window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow,
-};
+use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
 use crate::tcp::connection::Segment;
 use crate::tcp::testing::{self, config, MS};
 
@@ -264,6 +262,20 @@ fn a_timeout_that_was_too_early_is_undone() {
         (CaState::Open, 0)
     );
     assert!(host.window().0 >= 10);
+}
+
+#[test]
+fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
+    for (after_ms, state, pkts) in [(20, CaState::Open, 11), (61, CaState::Loss, 2)] {
+        let mut host: Host = Host::connected();
+        // The probe, then the timeout, which sends the first packet again.
+        host.fire();
+        host.fire();
+        host.numbers();
+        host.now += after_ms * MS;
+        host.ack(2, &[]);
+        assert_eq!((host.tcp.state, host.window().0), (state, pkts));
+    }
 }
 
 #[test]

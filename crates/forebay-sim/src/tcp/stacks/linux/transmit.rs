@@ -62,6 +62,7 @@ impl<C: CongestionControl> Linux<C> {
                 self.connection.cwr_pending = false;
             }
         }
+        self.may_undo = false;
         self.timeouts = 0;
         self.state = CaState::Open;
         self.rack.advanced = true;
@@ -440,6 +441,7 @@ impl<C: CongestionControl> Linux<C> {
                 ssthresh => ssthresh.max(cwnd / 2 + cwnd / 4),
             };
             self.before_timeout = Some((cwnd, threshold));
+            self.may_undo = true;
             self.reduce_ssthresh(Indication::Timeout);
         }
         let cwnd = self.scoreboard.in_flight() + 1;
