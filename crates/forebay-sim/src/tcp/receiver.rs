@@ -163,7 +163,7 @@ impl Receiver {
     /// SYN, with data or without and in order or not, ends the handshake, whose round trip it tells. After a silence of more than
     /// a timeout the sender's window is small, and ACKs do not wait for a while.
     #[inline(always)]
-    fn note_interval(&mut self, now: u64, packet: &Packet, acks: &AckPolicy, least_ms: u8) {
+    fn note_interval(&mut self, now: u64, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
         let [low, high, ..] = (now / MS_NS).to_le_bytes();
         let now_ms = u16::from_le_bytes([low, high]);
         let gap_ms = now_ms.wrapping_sub(self.last_ms);
@@ -171,12 +171,12 @@ impl Receiver {
         if gap_ms <= NEAR_MS && self.wait_ms == least_ms {
             return;
         }
-        self.fit_wait(gap_ms, packet, acks, least_ms);
+        self.fit_wait(gap_ms, seq, flags, acks, least_ms);
     }
 
     #[inline(never)]
-    fn fit_wait(&mut self, gap_ms: u16, packet: &Packet, acks: &AckPolicy, least_ms: u8) {
-        if packet.seq == 0 {
+    fn fit_wait(&mut self, gap_ms: u16, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
+        if seq == 0 {
             return;
         }
         let wait_ms = u16::from(self.wait_ms);
@@ -188,7 +188,7 @@ impl Receiver {
                 self.rtt_8ms =
                     u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
             }
-            if packet.seq == self.next && !packet.flags.bare() {
+            if seq == self.next && !flags.bare() {
                 self.wait_ms = least_ms;
             } else if self.rtt_8ms == 0 {
                 // Nor does what follows.
@@ -270,10 +270,11 @@ impl Receiver {
         }
         let least_ms = acks.least_wait_ms();
         if least_ms > 0 && packet.seq == self.next {
-            self.note_interval(now, packet, acks, least_ms);
+            self.note_interval(now, packet.seq, packet.flags, acks, least_ms);
         }
         if self.is_told_by(packet) {
-            return self.heed(now, packet, acks);
+            let ecn = packet.traffic_class.ecn();
+            return self.heed(now, packet.seq, packet.flags, ecn, acks);
         }
         self.take(now, packet.seq, true, acks)
     }
@@ -319,12 +320,18 @@ impl Receiver {
 
     /// Takes such a packet: its ACK may have to leave at once.
     #[inline(never)]
-    fn heed(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
-        let (seq, flags, ecn) = (packet.seq, packet.flags, packet.traffic_class.ecn());
+    fn heed(
+        &mut self,
+        now: u64,
+        seq: u32,
+        flags: Flags,
+        ecn: Ecn,
+        acks: &AckPolicy,
+    ) -> (Reply, u32) {
         let least_ms = acks.least_wait_ms();
         // Until the first ACKs are sent every packet comes here.
         if least_ms > 0 && self.wait_ms == 0 && seq > self.next {
-            self.note_interval(now, packet, acks, least_ms);
+            self.note_interval(now, seq, flags, acks, least_ms);
         }
         if flags.bare() {
             return (Reply::Nothing, 0);
