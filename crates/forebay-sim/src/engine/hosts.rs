@@ -301,10 +301,9 @@ impl Hosts {
         for segment in &self.segments {
             // The SYN is a bare header, and so is what ends the handshake.
             let syn = segment.seq == 0;
-            let bytes = match (syn, segment.bare) {
-                (false, false) => usual.bytes,
-                (true, _) => HEADER_BYTES,
-                (false, true) => class.header_bytes.max(HEADER_BYTES),
+            let bytes = match syn || segment.bare {
+                true => HEADER_BYTES,
+                false => usual.bytes,
             };
             let packet = Packet {
                 flow,
