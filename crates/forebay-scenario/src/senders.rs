@@ -20,6 +20,8 @@ pub struct SenderSpec {
     pub counts_packets: bool,
     /// It needs counts of marked packets, also with `ecn = true`.
     pub counts_marks: bool,
+    /// It asks for ECN, whatever `ecn` says (Linux's `TCP_CONG_NEEDS_ECN`).
+    pub needs_ecn: bool,
     /// Its receiver acknowledges at once where marks begin and where they end.
     pub echoes_changes: bool,
     /// It always paces its packets.
@@ -39,6 +41,7 @@ const PLAIN: SenderSpec = SenderSpec {
     sack: false,
     counts_packets: false,
     counts_marks: false,
+    needs_ecn: false,
     echoes_changes: false,
     paces: false,
     kernel: "",
@@ -113,6 +116,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
+        needs_ecn: true,
         echoes_changes: true,
         kernel: "dctcp",
         window_law: Some(WindowLaw::Dctcp),

@@ -77,6 +77,7 @@ impl Flags {
     const PUSH: u8 = 16;
     const EXTERNAL: u8 = 32;
     const FROM_SINK: u8 = 64;
+    const BARE: u8 = 128;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -103,6 +104,17 @@ impl Flags {
     #[inline]
     pub const fn push(self) -> bool {
         self.0 & Flags::PUSH != 0
+    }
+
+    /// Of an ACK without data that a sender of data sends; [`Packet::seq`] is that of the data to come.
+    #[inline]
+    pub const fn with_bare(self, bare: bool) -> Flags {
+        Flags(self.0 | if bare { Flags::BARE } else { 0 })
+    }
+
+    #[inline]
+    pub const fn bare(self) -> bool {
+        self.0 & Flags::BARE != 0
     }
 
     /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.

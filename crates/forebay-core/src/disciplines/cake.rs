@@ -34,7 +34,8 @@ params! {
     /// A law judges each queue. The queues share the buffer: an arrival that overfills it has
     /// packets dropped from the head of the longest queue.
     pub struct CakeParams {
-        /// Rate of its own shaper; 0bit/s leaves the pace to the link.
+        /// Rate of its own shaper; 0bit/s leaves the pace to the link, and a queue's turn is that of a
+        /// shaper of the link's rate.
         bandwidth: Rate = Rate::from_bps(0), 0.0 => 1e13;
         /// Tins by DSCP, best effort, background, video and voice: "diffserv3" without video,
         /// "diffserv4" with it; "precedence" has eight, "besteffort" one.
@@ -83,7 +84,8 @@ impl DisciplineParams for CakeParams {
             },
             ..*site
         };
-        let tin = |share: &Share| Tin::new(share, self.bandwidth);
+        let paced = if shaped { self.bandwidth } else { site.rate };
+        let tin = |share: &Share| Tin::new(share, self.bandwidth, paced);
         let mut cake = Cake {
             tins: self.tins.shares().iter().map(tin).collect(),
             params: self.clone(),
@@ -380,6 +382,11 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
 
     fn set_rate(&mut self, rate: Rate) {
         self.bands.site.rate = rate;
+        if !self.shaped {
+            for (tin, share) in self.tins.iter_mut().zip(self.params.tins.shares()) {
+                tin.quantum = share.quantum_of(rate);
+            }
+        }
         self.spread_rate();
     }
 

@@ -393,6 +393,9 @@ fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<
         )?;
         // Of one connection to the next nothing is kept.
         set("tcp_no_metrics_save", "1")?;
+        // A router knows flows by their headers. Over veth a packet keeps its sender's hash, of which
+        // Linux draws another with each timeout.
+        set_sysctl("net.core.txrehash", "0").map_err(io::Error::other)?;
         set("tcp_rmem", "4096 131072 67108864")?;
         set("tcp_wmem", "4096 16384 67108864")?;
         for (name, value) in &settings.sysctls {

@@ -59,7 +59,8 @@ params! {
         tcp: Sender = Sender::default(), 0.0 => 0.0;
         /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
         /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
-        /// that reads no shares of marks falls once per round trip in either case.
+        /// that reads no shares of marks falls once per round trip in either case. "dctcp" asks for
+        /// ECN in any case, as in Linux.
         ecn: EcnChoice = EcnChoice::Off, 0.0 => 0.0;
         /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
         /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets

@@ -2,7 +2,7 @@
 
 use super::keys::TcpKeys;
 use crate::error::Fault;
-use crate::model::Tcp;
+use crate::model::{EcnChoice, Tcp};
 use crate::tree::Section;
 
 pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
@@ -14,9 +14,13 @@ pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
             format!("at most the window, \"{}p\"", keys.window.0),
         ));
     }
+    let sender = keys.tcp.0;
     Ok(Tcp {
-        sender: keys.tcp.0,
-        ecn: keys.ecn,
+        sender,
+        ecn: match keys.ecn {
+            EcnChoice::Off if sender.needs_ecn => EcnChoice::Classic,
+            ecn => ecn,
+        },
         pacing: keys.pacing,
         gso: keys.gso,
         window_pkts: keys.window.0,

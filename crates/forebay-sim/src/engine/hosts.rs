@@ -150,7 +150,7 @@ impl FarEnd<'_> {
                 self.agenda.alarm_by(due);
                 None
             }
-            Reply::Stale => None,
+            Reply::Nothing => None,
         }
     }
 }
@@ -299,15 +299,21 @@ impl Hosts {
         let usual = &class.packet;
         let mut first = NEVER;
         for segment in &self.segments {
-            // The SYN is a bare header.
+            // The SYN is a bare header, and so is what ends the handshake.
             let syn = segment.seq == 0;
+            let bytes = match syn || segment.bare {
+                true => HEADER_BYTES,
+                false => usual.bytes,
+            };
             let packet = Packet {
                 flow,
                 seq: segment.seq,
-                bytes: if syn { HEADER_BYTES } else { usual.bytes },
+                bytes,
                 connection: outcome.connection,
                 traffic_class: TrafficClass::new(usual.traffic_class.dscp(), segment.ecn),
-                flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
+                flags: Flags::of_tcp(segment.cwr)
+                    .with_push(segment.push)
+                    .with_bare(segment.bare),
                 station: pair.data_enters,
                 ..*usual
             };

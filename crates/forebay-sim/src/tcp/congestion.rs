@@ -254,9 +254,17 @@ pub trait CongestionControl: Send + Sized {
     /// recovery brings it there.
     fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64;
 
+    /// Lost packets are repaired from now on, also where the window is being reduced for a mark
+    /// already (`set_state`).
+    fn on_recovery(&mut self) {}
+
     /// The retransmission timer fired; [`Self::on_congestion_event`] came before if packets were lost
     /// (`set_state`).
     fn on_timeout(&mut self, _now: u64, _next: u32) {}
+
+    /// The same, behind [`Self::on_timeout`], for one that asks for delivery rates: what has been delivered
+    /// and lost so far.
+    fn on_timeout_rate(&mut self, _sample: &RateSample) {}
 
     /// A pace of its own.
     fn pacing_rate(&self) -> Option<Rate> {

@@ -45,6 +45,8 @@ impl Config {
 pub struct Segment {
     /// The end of a write: a receiver's application has all that there is.
     pub push: bool,
+    /// An ACK without data; `seq` is that of the data to come.
+    pub bare: bool,
     pub seq: u32,
     /// Congestion window reduced.
     pub cwr: bool,

@@ -95,8 +95,8 @@ pub enum Reply {
     Now,
     /// Wait for one more packet, or until `ack_due`.
     Later,
-    /// It belongs to an earlier connection.
-    Stale,
+    /// It belongs to an earlier connection, or has no data.
+    Nothing,
 }
 
 impl Receiver {
@@ -159,10 +159,11 @@ impl Receiver {
         u8::try_from(ms.min(self.rto_ms())).map_or(MOST_WAIT_MS, |ms| ms.min(MOST_WAIT_MS))
     }
 
-    /// Takes note of when a packet comes in order (`tcp_event_data_recv`). After a silence of more than
+    /// Takes note of when a packet comes in order (`tcp_event_data_recv`); the first one behind the
+    /// SYN, with data or without and in order or not, ends the handshake, whose round trip it tells. After a silence of more than
     /// a timeout the sender's window is small, and ACKs do not wait for a while.
     #[inline(always)]
-    fn note_interval(&mut self, now: u64, seq: u32, acks: &AckPolicy, least_ms: u8) {
+    fn note_interval(&mut self, now: u64, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
         let [low, high, ..] = (now / MS_NS).to_le_bytes();
         let now_ms = u16::from_le_bytes([low, high]);
         let gap_ms = now_ms.wrapping_sub(self.last_ms);
@@ -170,22 +171,29 @@ impl Receiver {
         if gap_ms <= NEAR_MS && self.wait_ms == least_ms {
             return;
         }
-        self.fit_wait(gap_ms, seq, acks, least_ms);
+        self.fit_wait(gap_ms, seq, flags, acks, least_ms);
     }
 
     #[inline(never)]
-    fn fit_wait(&mut self, gap_ms: u16, seq: u32, acks: &AckPolicy, least_ms: u8) {
+    fn fit_wait(&mut self, gap_ms: u16, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
         if seq == 0 {
             return;
         }
         let wait_ms = u16::from(self.wait_ms);
         if wait_ms == 0 {
-            // A SYN+ACK that is sent again, after a second, tells no round trip.
-            let known = gap_ms < INITIAL_RTO_MS;
-            let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
-            self.rtt_8ms =
-                u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
-            self.wait_ms = least_ms;
+            if self.rtt_8ms == 0 {
+                // A SYN+ACK that is sent again, after a second, tells no round trip.
+                let known = gap_ms < INITIAL_RTO_MS;
+                let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
+                self.rtt_8ms =
+                    u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
+            }
+            if seq == self.next && !flags.bare() {
+                self.wait_ms = least_ms;
+            } else if self.rtt_8ms == 0 {
+                // Nor does what follows.
+                self.last_ms = self.last_ms.wrapping_sub(gap_ms);
+            }
         } else if gap_ms <= NEAR_MS {
             self.wait_ms = self.wait_ms / 2 + least_ms / 2;
         } else if gap_ms < wait_ms {
@@ -258,11 +266,11 @@ impl Receiver {
     #[inline(always)]
     pub fn receive(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
         if packet.connection != self.connection {
-            return (Reply::Stale, 0);
+            return (Reply::Nothing, 0);
         }
         let least_ms = acks.least_wait_ms();
         if least_ms > 0 && packet.seq == self.next {
-            self.note_interval(now, packet.seq, acks, least_ms);
+            self.note_interval(now, packet.seq, packet.flags, acks, least_ms);
         }
         if self.is_told_by(packet) {
             let ecn = packet.traffic_class.ecn();
@@ -320,6 +328,14 @@ impl Receiver {
         ecn: Ecn,
         acks: &AckPolicy,
     ) -> (Reply, u32) {
+        let least_ms = acks.least_wait_ms();
+        // Until the first ACKs are sent every packet comes here.
+        if least_ms > 0 && self.wait_ms == 0 && seq > self.next {
+            self.note_interval(now, seq, flags, acks, least_ms);
+        }
+        if flags.bare() {
+            return (Reply::Nothing, 0);
+        }
         let syn = seq == 0;
         // A mark on a SYN is nobody's.
         let ce = ecn == Ecn::Ce && !syn;
@@ -331,7 +347,9 @@ impl Receiver {
             }
             // One that is not ECN-capable among others that are has been sent again.
             let again = ecn == Ecn::NotEct && self.ecn & CAPABLE != 0;
-            if again || ce && !self.echo() && !acks.counts_marks {
+            // The mark on a packet that says CWR is the first of the next ones.
+            let first_mark = ce && (!self.echo() || flags.ecn_signal());
+            if again || first_mark && !acks.counts_marks {
                 self.hurry(QUICK_AFTER_MARK, acks);
             }
         }
@@ -520,6 +538,21 @@ mod tests {
         assert_eq!(r.receive(0, &next, &quick).0, Later);
     }
 
+    #[test]
+    fn a_mark_on_the_packet_that_answers_one_hurries_again() {
+        use Reply::Now;
+        let mut r = Receiver::new();
+        let mut marked = data(0);
+        r.receive(0, &marked, &LINUX);
+        marked.traffic_class.set_ecn(Ecn::Ce);
+        // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
+        for seq in 1..9 {
+            marked.seq = seq;
+            marked.flags = Flags::of_tcp(seq % 2 == 0);
+            assert_eq!(r.receive(0, &marked, &LINUX).0, Now, "{seq}");
+        }
+    }
+
     const LINUX: AckPolicy = AckPolicy {
         delayed: true,
         delay_ns: 40_000_000,
@@ -549,6 +582,32 @@ mod tests {
         let two = AckPolicy { quick: 2, ..LINUX };
         let replies = [1, 2, 3].map(|seq| r.receive(70 * MS_NS, &data(seq), &two).0);
         assert_eq!(replies, [Now, Now, Later]);
+    }
+
+    #[test]
+    fn what_ends_the_handshake_tells_its_round_trip_with_data_or_without() {
+        let bare = Packet {
+            flags: Flags::of_tcp(false).with_bare(true),
+            ..data(1)
+        };
+        // Of 60 ms, and data after a while; of more than a second, which tells nothing.
+        for (first, rtt_ms, rto_ms) in [
+            (bare, 60, 64 + 200),
+            (bare, 1200, 1000),
+            // Of a first window of which the last packet alone was not lost.
+            (data(9), 60, 64 + 200),
+            (data(9), 1200, 1000),
+        ] {
+            let mut r = Receiver::new();
+            r.receive(0, &data(0), &LINUX);
+            let (reply, _) = r.receive(rtt_ms * MS_NS, &first, &LINUX);
+            assert_eq!(reply == Reply::Nothing, first.flags.bare());
+            assert_eq!(r.next(), 1);
+            r.receive((rtt_ms + 240) * MS_NS, &data(1), &LINUX);
+            assert_eq!(r.rto_ms(), rto_ms);
+            // It waits as one does that has had one packet of data.
+            assert_eq!(u64::from(r.wait_ms), LINUX.delay_ns / MS_NS);
+        }
     }
 
     #[test]
@@ -698,6 +757,6 @@ mod tests {
     fn packets_of_an_earlier_connection_are_ignored() {
         let mut r = Receiver::new();
         r.reset(1);
-        assert_eq!(receive(&mut r, 0), (Reply::Stale, 0));
+        assert_eq!(receive(&mut r, 0), (Reply::Nothing, 0));
     }
 }

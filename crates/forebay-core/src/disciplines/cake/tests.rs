@@ -201,6 +201,28 @@ fn without_a_shaper_tins_take_turns() {
 }
 
 #[test]
+fn a_turn_without_a_shaper_is_that_of_one_with_the_rate_of_the_link() {
+    let order = |rate_bps: u64| -> Vec<u64> {
+        let (mut queue, mut sink) = (queue(&CakeParams::defaults(), 100), Count(0));
+        queue.set_rate(Rate::from_bps(rate_bps));
+        for flow in [0, 0, 1, 1] {
+            queue.enqueue(Time::ZERO, sent(flow, flow, 0), &mut sink);
+        }
+        let left = (0..4).filter_map(|_| queue.dequeue(Time::ZERO, &mut sink).packet());
+        left.map(|departure| departure.packet.flow).collect()
+    };
+    // 457 bytes at 15 Mbit/s, and 1514 from 50 Mbit/s on, which is two packets.
+    assert_eq!(order(15_000_000), [0, 1, 0, 1]);
+    assert_eq!(order(100_000_000), [0, 0, 1, 1]);
+    let (mut built, mut sink) = (queue(&CakeParams::defaults(), 100), Count(0));
+    for flow in [0, 0, 1] {
+        built.enqueue(Time::ZERO, sent(flow, flow, 0), &mut sink);
+    }
+    let left = (0..2).filter_map(|_| built.dequeue(Time::ZERO, &mut sink).packet());
+    assert!(left.map(|departure| departure.packet.flow).eq([0, 1]));
+}
+
+#[test]
 fn no_flow_shares_a_queue_while_its_set_has_room() {
     let params = CakeParams {
         isolation: Isolation::Flows,

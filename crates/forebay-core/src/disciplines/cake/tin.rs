@@ -78,14 +78,13 @@ pub struct Tin<P> {
 }
 
 impl<P: Packet> Tin<P> {
-    pub fn new(share: &Share, bandwidth: Rate) -> Tin<P> {
-        let rate = match bandwidth.as_bps() {
-            0 => 0,
-            // `cake_set_rate` has no rate below 64 bytes a second.
-            bits => (bits * share.numerator / share.denominator).max(512),
-        };
+    /// `bandwidth` is that of its own shaper, or none; packets leave at the rate `paced`.
+    pub fn new(share: &Share, bandwidth: Rate, paced: Rate) -> Tin<P> {
         Tin {
-            rate: Rate::from_bps(rate),
+            rate: match bandwidth.as_bps() {
+                0 => Rate::from_bps(0),
+                _ => share.of(bandwidth),
+            },
             queues: (0..QUEUES).map(|_| None).collect(),
             open: Vec::new(),
             tags: vec![0; QUEUES],
@@ -96,11 +95,7 @@ impl<P: Packet> Tin<P> {
             decaying: List::new(),
             sparse_queues: 0,
             bulk_queues: 0,
-            quantum: match rate {
-                0 => 1514,
-                // `cake_set_rate`: a 4096th of the bytes of a second.
-                bits => u32::try_from(bits / 8 / 4096).map_or(1514, |it| it.clamp(300, 1514)),
-            },
+            quantum: share.quantum_of(paced),
             packets: 0,
             bytes: 0,
             next_packet: Time::ZERO,

@@ -1,5 +1,6 @@
 //! Which tin a packet goes to by its DSCP, and what share of the link a tin has.
 
+use crate::units::Rate;
 use crate::words;
 
 words! {
@@ -17,6 +18,20 @@ pub struct Share {
     pub numerator: u64,
     pub denominator: u64,
     pub quantum: i64,
+}
+
+impl Share {
+    /// Of a rate. `cake_set_rate` has none below 64 bytes a second.
+    pub fn of(&self, rate: Rate) -> Rate {
+        Rate::from_bps((rate.as_bps() * self.numerator / self.denominator).max(512))
+    }
+
+    /// Bytes of a queue's turn where the tins share this rate: a 4096th of those of a second
+    /// (`cake_set_rate`).
+    pub fn quantum_of(&self, rate: Rate) -> u32 {
+        let bytes = self.of(rate).as_bps() / 8 / 4096;
+        u32::try_from(bytes).map_or(1514, |it| it.clamp(300, 1514))
+    }
 }
 
 const fn share(numerator: u64, denominator: u64, quantum: i64) -> Share {

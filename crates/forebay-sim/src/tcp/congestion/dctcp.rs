@@ -75,6 +75,11 @@ impl CongestionControl for Dctcp {
         self.window.lower((cwnd - fall).max(2))
     }
 
+    /// What a mark has left is halved as for Reno (`dctcp_react_to_loss`).
+    fn on_recovery(&mut self) {
+        self.window.lower((self.window.cwnd / 2).max(2));
+    }
+
     fn on_timeout(&mut self, _now: u64, _next: u32) {
         self.window.credit = 0;
     }

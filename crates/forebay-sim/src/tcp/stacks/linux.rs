@@ -2,12 +2,12 @@
 //! a scoreboard, RACK and tail loss probes (RFC 8985), PRR (RFC 9937), F-RTO (RFC 5682), timeouts
 //! with a floor on the deviation, and delivery rates.
 //!
-//! Left out: undoing a reduction for what DSACKs or timestamps tell (the receiver sends no DSACK),
-//! SACK reneging, the restart after idle, and auto-tuned receive windows.
+//! Left out: undoing a reduction for what DSACKs tell (the receiver sends none), SACK reneging, and the restart after idle.
 
 mod prr;
 mod rack;
 mod rate;
+mod receive_window;
 mod recovery;
 mod rtt;
 mod scoreboard;
@@ -19,13 +19,14 @@ mod writes;
 use forebay_core::Ecn;
 
 use crate::tcp::congestion::{
-    AckSample, CongestionControl, Established, RateSample, RecoveryState,
+    AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,
 };
 use crate::tcp::connection::{Ack, Config, Connection, Step, NEVER};
 use crate::tcp::senders::Sender;
 use prr::Prr;
 use rack::Rack;
 use rate::RateSampler;
+use receive_window::ReceiveWindow;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
 use writes::Writes;
@@ -89,11 +90,14 @@ pub struct Linux<C> {
     frto: bool,
     /// Window and threshold to go back to if it did.
     before_timeout: Option<(u32, u32)>,
+    /// The reduction under way was for a loss that may not be one (`undo_marker`).
+    may_undo: bool,
     /// Whether the window was in the way in the last round trip, and how much of it was used.
     cwnd_limited: bool,
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_ns: u64,
+    receive_window: ReceiveWindow,
     writes: Writes,
     /// Where the window asks for rates.
     rates: Option<Box<RateSampler>>,
@@ -110,6 +114,8 @@ struct AckReport {
     ece: bool,
     /// A packet from before the timeout that was sent once has arrived.
     first_copy: bool,
+    /// The first packet was sent again so lately that this answers the copy before.
+    delayed: bool,
     /// Packets newly marked lost, and whether some of them had been sent again.
     lost: u32,
     lost_copies: bool,
@@ -201,10 +207,12 @@ impl<C: CongestionControl> Linux<C> {
             ect: config.ect,
             frto: false,
             before_timeout: None,
+            may_undo: false,
             cwnd_limited: false,
             max_packets_out: 0,
             cwnd_usage_seq: 0,
             last_sent_ns: 0,
+            receive_window: ReceiveWindow::new(config),
             writes: Writes::default(),
             rates: C::RATE_SAMPLES.then(Box::default),
         }
@@ -230,10 +238,23 @@ impl<C: CongestionControl> Linux<C> {
         let total_lost_pkts = self.scoreboard.total_lost();
         let min_rtt_ns = self.rtt.min_ns;
         let rate = rates.sample(self.connection.una, step.now, min_rtt_ns, total_lost_pkts);
-        let (delivered_pkts, delivered_ns) = rates.delivered();
-        let in_flight_pkts = self.scoreboard.in_flight();
-        self.congestion.on_rate(&RateSample {
-            now: step.now,
+        let sample = self.rate_sample(rate, report, step.now);
+        self.congestion.on_rate(&sample);
+        let in_flight_pkts = sample.in_flight_pkts;
+        if let (Some(rates), true) = (&mut self.rates, self.congestion.probes_rtt()) {
+            rates.set_app_limited(in_flight_pkts);
+        }
+    }
+
+    /// What a window is told of a rate, after what this report says.
+    #[inline(always)]
+    fn rate_sample(&self, rate: Option<DeliveryRate>, report: &AckReport, now: u64) -> RateSample {
+        let (delivered_pkts, delivered_ns) = match &self.rates {
+            Some(rates) => rates.delivered(),
+            None => (0, 0),
+        };
+        RateSample {
+            now,
             rate,
             acked_pkts: report.delivered,
             ce_pkts: report.ce_pkts,
@@ -241,18 +262,15 @@ impl<C: CongestionControl> Linux<C> {
             rtt_ns: report.rtt_ns,
             delivered_pkts,
             delivered_ns,
-            total_lost_pkts,
+            total_lost_pkts: self.scoreboard.total_lost(),
             prior_in_flight_pkts: report.prior_in_flight_pkts,
-            in_flight_pkts,
+            in_flight_pkts: self.scoreboard.in_flight(),
             recovery_state: match self.state {
                 CaState::Recovery => RecoveryState::Recovery,
                 CaState::Loss => RecoveryState::Loss,
                 CaState::Open | CaState::Disorder | CaState::Cwr => RecoveryState::Open,
             },
-            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(step.now),
-        });
-        if self.congestion.probes_rtt() {
-            rates.set_app_limited(in_flight_pkts);
+            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(now),
         }
     }
 
@@ -282,6 +300,7 @@ impl<C: CongestionControl> Linux<C> {
         self.congestion.on_established(&start);
         self.timeouts = 0;
         self.rearm_timeout(step);
+        self.acknowledge_syn(step);
         self.send_new(step);
     }
 
@@ -306,8 +325,13 @@ impl<C: CongestionControl> Linux<C> {
         self.timeouts = 0;
         let rtt_ns = Some(now - last_ns);
         self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
-        self.rtt
+        let round_ends = self
+            .rtt
             .update(now - first_ns, una, next, step.config.min_rto_ns);
+        if round_ends {
+            self.receive_window.end_round(una);
+        }
+        self.receive_window.offer(una);
         self.congestion.on_ack(&AckSample {
             now,
             una,
@@ -363,7 +387,12 @@ impl<C: CongestionControl> Linux<C> {
             prior_in_flight_pkts: self.scoreboard.in_flight(),
             ..AckReport::default()
         };
-        let head_ns = self.scoreboard.head().map(|sent| sent.sent_ns);
+        let head = self.scoreboard.head().copied();
+        let head_ns = head.map(|sent| sent.sent_ns);
+        report.delayed = report.una_advanced
+            && head.is_some_and(|sent| {
+                sent.ever_retransmitted && now - sent.sent_ns < self.rtt.min_ns
+            });
         // When the first and the last packet were sent that this ACK reports.
         let (mut acked, mut sacked) = (None, None);
         let (mut copy_acked, mut behind_pkts) = (false, 0);
@@ -409,7 +438,9 @@ impl<C: CongestionControl> Linux<C> {
                 .or(by_stamp)
                 .map_or(first_ns, |span| span.1);
             self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
-            self.rtt.update(now - first_ns, una, next, floor_ns);
+            if self.rtt.update(now - first_ns, una, next, floor_ns) {
+                self.receive_window.end_round(una);
+            }
             report.rtt_ns = Some(now - last_ns);
         }
         self.congestion.on_ack(&AckSample {
@@ -421,6 +452,14 @@ impl<C: CongestionControl> Linux<C> {
             delivered_pkts: report.delivered,
             ce_pkts: ack.ce_pkts,
         });
+        match self.scoreboard.highest_sacked() {
+            None => self.receive_window.offer(una),
+            Some(highest) => {
+                let held_pkts = self.scoreboard.sacked_out();
+                self.receive_window
+                    .offer_behind(una, held_pkts, highest + 1);
+            }
+        }
         // A SACK moves the timer only if its packet was sent before the head was (last) sent:
         // else a lost copy's timeout would be put off on and on.
         report.set_timer = report.una_advanced

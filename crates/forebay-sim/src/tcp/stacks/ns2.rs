@@ -324,6 +324,7 @@ impl<C: CongestionControl> Agent<C> {
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
         step.out.push(Segment {
+            bare: false,
             push: false,
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),

@@ -554,6 +554,11 @@ impl CongestionControl for Bbr {
         self.rounds.starts = true;
     }
 
+    /// A timeout ends a round trip that has lost packets (`bbr_set_state`).
+    fn on_timeout_rate(&mut self, sample: &RateSample) {
+        self.detect_policer(sample, true, false);
+    }
+
     fn pacing_rate(&self) -> Option<Rate> {
         Some(Rate::from_bps(self.bytes_per_s.saturating_mul(8)))
     }
@@ -573,5 +578,37 @@ impl CongestionControl for Bbr {
         (self.full_pipe.bw, self.full_pipe.rounds) = (0, 0);
         self.policer = Policer::default();
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::testing::{config, MS};
+
+    #[test]
+    fn a_timeout_is_a_loss_with_which_the_search_for_a_policer_begins() {
+        let mut flow = Bbr::new(&config());
+        flow.on_timeout(400 * MS, 20);
+        flow.on_timeout_rate(&RateSample {
+            now: 400 * MS,
+            rate: None,
+            acked_pkts: 0,
+            ce_pkts: 0,
+            lost_pkts: 1,
+            rtt_ns: None,
+            delivered_pkts: 12,
+            delivered_ns: 100 * MS,
+            total_lost_pkts: 8,
+            prior_in_flight_pkts: 0,
+            in_flight_pkts: 0,
+            recovery_state: RecoveryState::Loss,
+            pace_wait_ns: 0,
+        });
+        let found = &flow.policer;
+        assert!(found.sampling && !found.used);
+        assert_eq!((found.delivered_pkts, found.lost_pkts), (12, 8));
+        // The timeout counts as the end of a round trip (`round_start`).
+        assert_eq!(found.rounds, 1);
     }
 }

@@ -49,7 +49,7 @@ impl<C: CongestionControl> Linux<C> {
                 return Retransmit::Lost;
             }
             CaState::Loss => {
-                retransmit = self.process_loss(report, step);
+                retransmit = self.process_loss(report);
                 self.detect_losses(report, step);
                 if self.state != CaState::Open && !report.lost_copies {
                     return retransmit;
@@ -63,6 +63,7 @@ impl<C: CongestionControl> Linux<C> {
             return Retransmit::Lost;
         }
         if report.ece && !C::ANSWERS_MARKS && self.state < CaState::Cwr {
+            self.may_undo = false;
             self.begin_reduction(Indication::Mark);
             self.state = CaState::Cwr;
         }
@@ -73,9 +74,14 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// After a timeout (`tcp_process_loss`): F-RTO (RFC 5682 section 3.1), then slow start.
-    fn process_loss(&mut self, report: &AckReport, step: &Step) -> Retransmit {
+    fn process_loss(&mut self, report: &AckReport) -> Retransmit {
         let (una, next) = (self.connection.una, self.connection.next);
         let recovered = una >= self.high_seq;
+        // What was late was not lost (`tcp_try_undo_loss`; RFC 3522).
+        if report.delayed && self.may_undo {
+            self.undo_timeout();
+            return Retransmit::Nothing;
+        }
         if self.frto {
             if report.first_copy {
                 self.undo_timeout();
@@ -86,7 +92,7 @@ impl<C: CongestionControl> Linux<C> {
                 self.frto = report.una_advanced && !report.sacked;
             } else if report.una_advanced && !recovered {
                 self.high_seq = next;
-                if self.has_new_data(step) {
+                if self.has_new_data() {
                     return Retransmit::New;
                 }
                 self.frto = false;
@@ -114,9 +120,11 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     pub(super) fn enter_recovery(&mut self) {
+        self.may_undo = true;
         if !self.reducing() {
             self.begin_reduction(Indication::Loss);
         }
+        self.congestion.on_recovery();
         self.state = CaState::Recovery;
     }
 

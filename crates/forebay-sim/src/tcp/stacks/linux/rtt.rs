@@ -39,9 +39,11 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Takes a round trip with the numbers acknowledged and sent up to; ends the backoff.
+    /// Takes a round trip with the numbers acknowledged and sent up to; ends the backoff. True once
+    /// in a round trip.
     #[inline(always)]
-    pub fn update(&mut self, rtt_ns: u64, una: u32, next: u32, floor_ns: u64) {
+    pub fn update(&mut self, rtt_ns: u64, una: u32, next: u32, floor_ns: u64) -> bool {
+        let mut round_ends = false;
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt_ns;
             self.mdev4_ns = 2 * rtt_ns;
@@ -65,9 +67,11 @@ impl Rtt {
                 self.rttvar4_ns -= (self.rttvar4_ns - self.mdev4_max_ns) / 4;
                 self.round_end = next;
                 self.mdev4_max_ns = floor_ns;
+                round_ends = true;
             }
         }
         self.rto_ns = (self.srtt_ns + self.rttvar4_ns).min(MAX_RTO_NS);
+        round_ends
     }
 
     /// Doubles the timeout (RFC 6298 section 5.5).

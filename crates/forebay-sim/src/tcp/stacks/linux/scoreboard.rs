@@ -112,7 +112,7 @@ impl Scoreboard {
     }
 
     /// Highest packet known to have arrived out of order.
-    fn highest_sacked(&self) -> Option<u32> {
+    pub fn highest_sacked(&self) -> Option<u32> {
         self.sacked.last().map(|&(_, end)| end - 1)
     }
 

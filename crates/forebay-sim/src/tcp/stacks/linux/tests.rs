@@ -1,7 +1,7 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
-use crate::tcp::congestion::{window_in, CongestionEvent, Growth, LinuxReno, WholeWindow};
+use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
 use crate::tcp::connection::Segment;
 use crate::tcp::testing::{self, config, MS};
 
@@ -93,9 +93,10 @@ impl<C: CongestionControl> Host<C> {
         timer_wheel::expiry_ns(self.now, after_ns) - self.now
     }
 
-    /// Numbers sent since the last call.
+    /// Numbers of data sent since the last call.
     fn numbers(&mut self) -> Vec<u32> {
-        self.sent.drain(..).map(|segment| segment.seq).collect()
+        let data = self.sent.drain(..).filter(|segment| !segment.bare);
+        data.map(|segment| segment.seq).collect()
     }
 
     fn window(&self) -> (u32, u32) {
@@ -103,6 +104,33 @@ impl<C: CongestionControl> Host<C> {
             self.tcp.congestion.cwnd_pkts(),
             self.tcp.congestion.ssthresh_pkts(),
         )
+    }
+}
+
+#[test]
+fn the_handshake_ends_with_an_ack_of_its_own() {
+    fn ends_with<C: CongestionControl>() -> Vec<(u32, bool, Ecn)> {
+        let config = config();
+        let mut host = Host {
+            tcp: Linux::<C>::new(Connection::new(), &config),
+            config,
+            now: 0,
+            sent: Vec::new(),
+        };
+        host.open();
+        host.now = RTT;
+        host.ack(1, &[]);
+        let sent = host.sent.iter();
+        sent.map(|it| (it.seq, it.bare, it.ecn)).collect()
+    }
+    // As a guest's trace has it: behind the SYN and before the data, ECN-capable with DCTCP alone.
+    for (sent, syn, bare) in [
+        (ends_with::<LinuxReno>(), Ecn::NotEct, Ecn::NotEct),
+        (ends_with::<Dctcp>(), Ecn::Ect0, Ecn::Ect0),
+    ] {
+        let begins = [(0, false, syn), (1, true, bare), (1, false, Ecn::Ect0)];
+        assert_eq!(sent[..3], begins);
+        assert_eq!(sent.len(), 12);
     }
 }
 
@@ -241,6 +269,20 @@ fn a_timeout_that_was_too_early_is_undone() {
 }
 
 #[test]
+fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
+    for (after_ms, state, pkts) in [(20, CaState::Open, 11), (61, CaState::Loss, 2)] {
+        let mut host: Host = Host::connected();
+        // The probe, then the timeout, which sends the first packet again.
+        host.fire();
+        host.fire();
+        host.numbers();
+        host.now += after_ms * MS;
+        host.ack(2, &[]);
+        assert_eq!((host.tcp.state, host.window().0), (state, pkts));
+    }
+}
+
+#[test]
 fn a_mark_reduces_once_and_is_answered_with_cwr() {
     let mut host: Host = Host::connected();
     host.now += RTT;
@@ -308,7 +350,26 @@ fn a_lost_syn_takes_ecn_with_it() {
         host.sent.clear();
         host.now += RTT;
         host.ack(1, &[]);
-        assert_eq!(host.sent[0].ecn, ecn);
+        // Behind the ACK that ends the handshake.
+        assert_eq!(host.sent[1].ecn, ecn);
+    }
+}
+
+#[test]
+fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
+    for (quick, last) in [(16, 56), (0, 1001)] {
+        let mut host: Host = Host::connected();
+        host.config.acks.quick = quick;
+        host.tcp.receive_window = ReceiveWindow::new(&host.config);
+        host.tcp.receive_window.offer(1);
+        host.now += RTT;
+        host.tcp.congestion.set_cwnd(2000.0);
+        host.ack(2, &[]);
+        assert_eq!(host.numbers().last(), Some(&last));
+        // Packet 2 is lost, and what comes behind it takes room.
+        host.ack(2, &[(3, 40)]);
+        let sent = host.numbers();
+        assert_eq!(sent, [2], "{quick}");
     }
 }
 

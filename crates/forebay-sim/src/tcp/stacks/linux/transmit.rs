@@ -7,7 +7,7 @@ use super::prr::Progress;
 use super::rack::DetectedLosses;
 use super::rtt::INITIAL_RTO_NS;
 use super::timer_wheel;
-use super::{CaState, Linux, Retransmit, Timer};
+use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
 use crate::tcp::connection::{Config, Segment, Step, NEVER};
 
@@ -62,21 +62,21 @@ impl<C: CongestionControl> Linux<C> {
                 self.connection.cwr_pending = false;
             }
         }
+        self.may_undo = false;
         self.timeouts = 0;
         self.state = CaState::Open;
         self.rack.advanced = true;
     }
 
     /// The application has data that the receiver has room for.
-    pub(super) fn has_new_data(&self, step: &Step) -> bool {
-        self.connection.next < self.send_limit(step)
+    pub(super) fn has_new_data(&self) -> bool {
+        self.connection.next < self.send_limit()
     }
 
     /// New packets may be sent below this number.
     #[inline(always)]
-    fn send_limit(&self, step: &Step) -> u32 {
-        let room = self.connection.una.saturating_add(step.config.window_pkts);
-        self.connection.limit.min(room)
+    fn send_limit(&self) -> u32 {
+        self.connection.limit.min(self.receive_window.end())
     }
 
     /// Sends new packets as far as the window lets it; whether it sent any.
@@ -87,7 +87,7 @@ impl<C: CongestionControl> Linux<C> {
             return false;
         }
         let before = self.connection.next;
-        let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit(step));
+        let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit());
         self.writes
             .fill::<C>(self.connection.una, self.connection.limit, cwnd);
         let starts_timer = self.scoreboard.packets_out() == 0 || self.timer == Timer::Probe;
@@ -224,6 +224,7 @@ impl<C: CongestionControl> Linux<C> {
         let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
         step.out.push(Segment {
             push,
+            bare: false,
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
             ecn: match seq == 0 && !C::MARKS_ALL {
@@ -235,6 +236,22 @@ impl<C: CongestionControl> Linux<C> {
         self.connection.max_sent = self.connection.next;
     }
 
+    /// Ends the handshake with an ACK of its own: the application writes once it hears of the
+    /// connection (`tcp_rcv_synsent_state_process`). ECN-capable as little as any ACK, but where the
+    /// socket's packets all are.
+    pub(super) fn acknowledge_syn(&mut self, step: &mut Step) {
+        step.out.push(Segment {
+            push: false,
+            bare: true,
+            seq: self.connection.next,
+            cwr: false,
+            ecn: match C::MARKS_ALL {
+                true => self.ect,
+                false => Ecn::NotEct,
+            },
+        });
+    }
+
     /// Sends a packet again, as a rule as one that is not ECN-capable (RFC 3168 section 6.1.5).
     fn retransmit(&mut self, seq: u32, probe: bool, step: &mut Step) {
         let now = step.now;
@@ -244,6 +261,7 @@ impl<C: CongestionControl> Linux<C> {
         step.out.push(Segment {
             // It fills a gap, and is acknowledged at once anyway.
             push: false,
+            bare: false,
             seq,
             cwr: false,
             ecn: match C::MARKS_ALL {
@@ -374,7 +392,7 @@ impl<C: CongestionControl> Linux<C> {
     /// A tail loss probe: a new packet, or the last one again (RFC 8985 section 7.3).
     pub(super) fn send_tail_loss_probe(&mut self, step: &mut Step) {
         if self.probe.is_none() && self.scoreboard.packets_out() > 0 {
-            let new = self.has_new_data(step);
+            let new = self.has_new_data();
             if new {
                 self.transmit(step);
                 self.pace(1, self.connection.next - 1, step);
@@ -423,11 +441,20 @@ impl<C: CongestionControl> Linux<C> {
                 ssthresh => ssthresh.max(cwnd / 2 + cwnd / 4),
             };
             self.before_timeout = Some((cwnd, threshold));
+            self.may_undo = true;
             self.reduce_ssthresh(Indication::Timeout);
         }
         let cwnd = self.scoreboard.in_flight() + 1;
         self.congestion.set_cwnd(f64::from(cwnd));
         self.congestion.on_timeout(now, next);
+        if C::RATE_SAMPLES {
+            let losses = AckReport {
+                lost: 1,
+                ..AckReport::default()
+            };
+            let sample = self.rate_sample(None, &losses, now);
+            self.congestion.on_timeout_rate(&sample);
+        }
         self.state = CaState::Loss;
         self.high_seq = next;
         self.probe = None;
