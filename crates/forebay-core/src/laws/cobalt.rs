@@ -24,13 +24,13 @@ pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
 
 /// CAKE.
 pub const CAKE: LawSpec = LAW
-.in_queue(
-    "cake",
-    "cake",
-    "CAKE: COBALT on a queue for each flow, hosts and flows in turn",
-    "Høiland-Jørgensen et al. 2018; Linux tc-cake(8)",
-)
-.with_several_loops(|conditions| Search::Listed(settings(conditions)));
+    .in_queue(
+        "cake",
+        "cake",
+        "CAKE: COBALT on a queue for each flow, hosts and flows in turn",
+        "Høiland-Jørgensen et al. 2018; Linux tc-cake(8)",
+    )
+    .with_several_loops(|conditions| Search::Listed(settings(conditions)));
 
 params! {
     /// COBALT's parameters.

@@ -23,13 +23,13 @@ pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
 
 /// FQ-CoDel.
 pub const FQ: LawSpec = LAW
-.in_queue(
-    "fq",
-    "fq-codel",
-    "FQ-CoDel: CoDel on a queue for each flow",
-    "RFC 8290",
-)
-.with_several_loops(CodelParams::search);
+    .in_queue(
+        "fq",
+        "fq-codel",
+        "FQ-CoDel: CoDel on a queue for each flow",
+        "RFC 8290",
+    )
+    .with_several_loops(CodelParams::search);
 
 words! {
     /// In what CoDel counts time, and how it takes a square root.

@@ -26,13 +26,13 @@ pub const LAW: LawSpec = LawSpec::of::<PieParams>(
 
 /// FQ-PIE.
 pub const FQ: LawSpec = LAW
-.in_queue(
-    "fq",
-    "fq-pie",
-    "FQ-PIE: PIE on a queue for each flow",
-    "RFC 8033; Linux tc-fq_pie(8)",
-)
-.with_several_loops(|_| Search::Listed(Vec::from([5, 30].map(target_of))));
+    .in_queue(
+        "fq",
+        "fq-pie",
+        "FQ-PIE: PIE on a queue for each flow",
+        "RFC 8033; Linux tc-fq_pie(8)",
+    )
+    .with_several_loops(|_| Search::Listed(Vec::from([5, 30].map(target_of))));
 
 /// Shorter and longer than the default, for a queue for each flow has no model to search by.
 fn target_of(ms: u64) -> Settings {
