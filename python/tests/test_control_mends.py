@@ -343,7 +343,7 @@ def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:
     seconds = float(line.split()[1])
     # An average of w_q = 1e-5 at 1250 packets/s takes 80 s, and the loop twice that to settle.
     assert seconds == 300
-    assert "this is its start" in done.stdout
+    assert "this is its start" in " ".join(done.stdout.split())
 
 
 def test_a_fluid_without_intensity_signals_no_packet_twice() -> None:
@@ -355,8 +355,13 @@ def test_a_fluid_without_intensity_signals_no_packet_twice() -> None:
 
 @pytest.mark.parametrize("law", ["pi", "red", "ared", "avq", "stred"])
 def test_the_two_ways_to_a_set_point_are_one(law: str) -> None:
+    # AVQ has no stable gains here, and is analysed with what is given.
+    given = {"alpha": "0.15"} if law == "avq" else {}
     link = "--rate 20Mbit/s --flows 40 --rtt 80ms"
-    by_option, by_set = of(f"{law} {link} --target 60p"), of(f"{law} {link}", target="60p")
+    by_option, by_set = (
+        of(f"{law} {link} --target 60p", **given),
+        of(f"{law} {link}", target="60p", **given),
+    )
     assert by_option.toml() == by_set.toml()
     assert by_option.as_json() == by_set.as_json()
 

@@ -40,7 +40,7 @@ class Output:
 def outlive_reader() -> None:
     """Standard output becomes an `Output`."""
     if not isinstance(sys.stdout, Output):
-        sys.stdout = Output(sys.stdout)  # type: ignore[assignment]
+        sys.stdout = Output(sys.stdout)
 
 
 def close(stream: TextIO) -> None:
