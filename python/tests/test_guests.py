@@ -90,7 +90,8 @@ def test_on_another_system_a_line_says_so(
         (
             scenario(
                 '[[traffic]]\nkind = "cbr"\nflows = 1\nrate = "1Mbit/s"\npacket = "45B"\n'
-                'rtt = "40ms"\n'
+                'rtt = "40ms"\n',
+                law='kind = "droptail"',
             ),
             r"traffic.0.packet: found .45B., allowed: at least 46B",
         ),

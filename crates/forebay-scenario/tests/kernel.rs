@@ -68,6 +68,11 @@ fn a_path_leads_to_its_keys() {
     let found: Vec<_> = kernels.map(|it| (it.tcp.as_deref(), it.offloads)).collect();
     let wanted = [Offloads::Off, Offloads::Hosts, Offloads::All];
     assert_eq!(found, wanted.map(|offloads| (Some("bbr3"), offloads)));
-    let htb = read("[kernel]\nshaper = \"htb\"\n").unwrap().shaper;
-    assert_eq!((htb, read("").unwrap().shaper), (Shaper::Htb, Shaper::Tbf));
+}
+
+#[test]
+fn a_link_is_held_to_its_rate_by_tbf_or_htb() {
+    let shaper = |more: &str| read(more).unwrap().shaper;
+    assert_eq!(shaper(""), Shaper::Tbf);
+    assert_eq!(shaper("[kernel]\nshaper = \"htb\"\n"), Shaper::Htb);
 }
