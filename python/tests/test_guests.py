@@ -545,6 +545,18 @@ def test_hosts_of_programs_ask_for_ecn_where_the_scenario_says_so(
 
 
 @needs_guest
+def test_a_flow_keeps_its_hash_unless_the_scenario_says_otherwise(tmp_path: Path) -> None:
+    look = 'client = "cat /proc/sys/net/core/txrehash"\n'
+    for kernel, told in [("", "0\n"), ('[kernel]\nsysctls = { "net.core.txrehash" = 1 }\n', "1\n")]:
+        file = tmp_path / "hash.toml"
+        file.write_text(scenario(PROGRAM + look, kernel, duration=6))
+        out = tmp_path / f"out{len(kernel)}"
+        forebay.run(file, engine="kernel").report(out)
+        (one,) = json.loads((out / "metrics.json").read_text())["programs"]
+        assert (out / one["output"]).read_text() == told
+
+
+@needs_guest
 def test_programs_run_as_they_are(tmp_path: Path) -> None:
     python = sys.executable
     (tmp_path / "page").write_bytes(os.urandom(3_000_000))

@@ -69,7 +69,8 @@ params! {
         /// Let the senders of Linux make segments of several packets, about a millisecond's, that
         /// leave together (generic segmentation offload).
         gso: bool = true, 0.0 => 1.0;
-        /// Receiver's window, and so the initial slow-start threshold.
+        /// Receiver's window, and so the initial slow-start threshold; with `quick_acks` the most to which
+        /// it grows, as Linux's does, from 55 packets of 1500 bytes.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
         /// Window after the handshake (RFC 5681, section 3.1).
         initial_window: WholePackets = WholePackets(2), 1.0 => 1e3;
