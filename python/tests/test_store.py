@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import polars as pl
 import pytest
-from conftest import SCENARIO, command
+from conftest import SCENARIO, command, run_here
 
 from forebay import ScenarioError, _native
 from forebay.pages import result_files
@@ -42,15 +43,10 @@ def at(tmp_path: Path) -> Path:
 
 def cli(cwd: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """As a user has it, with the store on."""
-    others = {name: value for name, value in os.environ.items() if name != "FOREBAY_STORE"}
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=others | environment,
-    )
+    with mock.patch.dict(os.environ, environment):
+        if "FOREBAY_STORE" not in environment:
+            del os.environ["FOREBAY_STORE"]
+        return run_here(command(*arguments), cwd)
 
 
 def configs(text: str) -> list[str | None]:

@@ -13,7 +13,7 @@ import matplotlib as mpl
 import matplotlib.image
 import numpy as np
 import pytest
-from conftest import command
+from conftest import Cli, command
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from numpy.typing import NDArray
@@ -62,9 +62,8 @@ def checked(pdf: bytes) -> tuple[float, float]:
     return float(box[1]) / 72, float(box[2]) / 72
 
 
-def test_a_paper_gets_vectors_in_its_column(scenario: Path, tmp_path: Path) -> None:
-    arguments = ["run", scenario.name, "--style", "paper", "--out", "out"]
-    subprocess.run(command(*arguments), cwd=tmp_path, check=True, capture_output=True)
+def test_a_paper_gets_vectors_in_its_column(cli: Cli, scenario: Path, tmp_path: Path) -> None:
+    assert cli("run", scenario.name, "--style", "paper", "--out", "out").returncode == 0
     figures = tmp_path / "out" / "figures"
     names = {path.stem for path in figures.glob("*.png")}
     assert {"goodput", "queue-1", "delay-2", "flows-1"} <= names
@@ -77,12 +76,11 @@ def test_a_paper_gets_vectors_in_its_column(scenario: Path, tmp_path: Path) -> N
         assert matplotlib.image.imread(figures / f"{name}.png").shape[1] == 1050
     # The page works as any other, and the same result may be drawn for a screen.
     assert (tmp_path / "out" / "report.html").stat().st_size > 50_000
-    again = ["run", scenario.name, "--out", "out"]
-    subprocess.run(command(*again), cwd=tmp_path, check=True, capture_output=True)
+    assert cli("run", scenario.name, "--out", "out").returncode == 0
     assert not list(figures.glob("*.pdf"))
 
 
-def test_every_command_that_draws_knows_the_style(scenario: Path, tmp_path: Path) -> None:
+def test_every_command_that_draws_knows_the_style(cli: Cli, scenario: Path, tmp_path: Path) -> None:
     link = ["--rate", "15Mbit/s", "--rtt", "200ms", "--flows", "60"]
     of_map = ["--rate", "15Mbit/s", "--rtt", "50..400ms", "--flows", "10..100", "--points", "8"]
     for words, name in [
@@ -91,27 +89,15 @@ def test_every_command_that_draws_knows_the_style(scenario: Path, tmp_path: Path
         (["fluid", scenario.name, "--law", "pi"], "pi"),
         (["figure", "pi-pd-3"], "pi-pd-3"),
     ]:
-        done = subprocess.run(
-            command(*words, "--style", "paper-wide", "--out", words[0]),
-            cwd=tmp_path,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        done = cli(*words, "--style", "paper-wide", "--out", words[0])
         assert done.returncode == 0, done.stderr
         width, _ = checked((tmp_path / words[0] / f"{name}.pdf").read_bytes())
         assert width == pytest.approx(7.16)
         assert (tmp_path / words[0] / f"{name}.png").exists()
 
 
-def test_an_unknown_style_is_refused(scenario: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("run", scenario.name, "--style", "poster"),
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+def test_an_unknown_style_is_refused(cli: Cli, scenario: Path) -> None:
+    done = cli("run", scenario.name, "--style", "poster")
     assert done.returncode == 2
     assert done.stderr == '--style: found "poster", allowed: screen, paper, paper-wide\n'
 
