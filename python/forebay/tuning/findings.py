@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def choices(candidates: Sequence[Findings]) -> list[Findings]:
     return rows[:MOST_CHOICES]
 
 
-def choices_title(told: Findings) -> str:
+def choices_title(told: Mapping[str, Any]) -> str:
     """What the table of choices is of, and which of them may be chosen."""
     least = FORMS["percent"](told["least_goodput"])
     return (
