@@ -456,7 +456,7 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     # As they are printed, from where `forebay tune` ran.
     assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in page
     titles = re.findall("<h[23][^>]*>([^<]+)</h", page)
-    assert len(titles) == len(set(titles)) == 8, titles
+    assert len(titles) == len(set(titles)) == 10, titles
     # It answers first: the choice, a picture, and then the reasons.
     assert page.index("(chosen)") < page.index("<svg") < page.index("take pi with")
     assert page.index("take pi with") < page.index("Every place in numbers")

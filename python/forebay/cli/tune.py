@@ -158,7 +158,7 @@ def _choices(told: dict[str, Any]) -> Table:
 
     from forebay.tuning import findings
 
-    table = Table(box=None, title=findings.choices_title(told), title_justify="left")
+    table = Table(box=None, title=f"Choices, {findings.choices_are(told)}", title_justify="left")
     table.add_column("")
     for heading in ("deviation, ms", "95th pct., ms", "goodput, % of best"):
         table.add_column(heading, justify="right")

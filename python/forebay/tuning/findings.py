@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,12 +104,10 @@ def choices(candidates: Sequence[Findings]) -> list[Findings]:
     return rows[:MOST_CHOICES]
 
 
-def choices_title(told: Findings) -> str:
+def choices_are(told: Mapping[str, Any]) -> str:
     """What the table of choices is of, and which of them may be chosen."""
     least = FORMS["percent"](told["least_goodput"])
-    return (
-        f"Choices, at the worst place of each; {told['goal']} asks for {least} of the best goodput"
-    )
+    return f"at the worst place of each; {told['goal']} asks for {least} of the best goodput"
 
 
 def _router(tuning: TuningState, chosen: Checked) -> list[str]:

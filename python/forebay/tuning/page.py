@@ -39,7 +39,7 @@ def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command
             **told,
             **findings.FORMS,
             choices=findings.choices(told["candidates"]),
-            choices_title=findings.choices_title(told),
+            choices_are=findings.choices_are(told),
             title=f"{told['law'] or 'Tuning'} for {tuning.ranges}",
             interrupted=_partial(tuning),
             commands=commands(tuning, out),
