@@ -5,7 +5,7 @@ use forebay_core::{params, Params};
 
 use crate::document::Document;
 use crate::error::Fault;
-use crate::model::KernelSettings;
+use crate::model::{KernelSettings, Offloads, Shaper};
 use crate::tree::Section;
 use crate::types::Maybe;
 
@@ -29,64 +29,6 @@ params! {
         /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
         /// with a comment where it was dropped or marked.
         pcap: bool = false, 0.0 => 1.0;
-    }
-}
-
-/// What devices do with segments of several packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Offloads {
-    /// Senders make none.
-    #[default]
-    Off,
-    /// The sender's device cuts them, the receiver's joins packets.
-    Hosts,
-    /// Nothing cuts them on their way.
-    All,
-}
-
-impl ParamType for Offloads {
-    const SHAPE: Shape = Shape::FlagOrWord(&["all"]);
-    const ALLOWED: &'static str = "true, false or \"all\"";
-    fn from_value(value: &Value) -> Result<Offloads, String> {
-        match value {
-            Value::Flag(false) => Ok(Offloads::Off),
-            Value::Flag(true) => Ok(Offloads::Hosts),
-            Value::Text(text) if text == "all" => Ok(Offloads::All),
-            _ => Err(Self::ALLOWED.into()),
-        }
-    }
-    fn to_value(&self) -> Value {
-        match self {
-            Offloads::Off => Value::Flag(false),
-            Offloads::Hosts => Value::Flag(true),
-            Offloads::All => Value::Text("all".into()),
-        }
-    }
-}
-
-/// A qdisc that holds a link to its rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shaper {
-    #[default]
-    Tbf,
-    Htb,
-}
-
-impl ParamType for Shaper {
-    const SHAPE: Shape = Shape::Word(&["tbf", "htb"]);
-    const ALLOWED: &'static str = "\"tbf\" or \"htb\"";
-    fn from_value(value: &Value) -> Result<Shaper, String> {
-        match value {
-            Value::Text(text) if text == "tbf" => Ok(Shaper::Tbf),
-            Value::Text(text) if text == "htb" => Ok(Shaper::Htb),
-            _ => Err(Self::ALLOWED.into()),
-        }
-    }
-    fn to_value(&self) -> Value {
-        Value::Text(match self {
-            Shaper::Tbf => "tbf".into(),
-            Shaper::Htb => "htb".into(),
-        })
     }
 }
 

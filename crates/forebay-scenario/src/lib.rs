@@ -39,7 +39,6 @@ mod types;
 pub use error::ScenarioError;
 pub use forebay_core::RateTrace;
 pub use gains::{DesignedGains, GainsRequest, Load};
-pub use kernel::{Offloads, Shaper};
 pub use keys::{keys, KeyDoc};
 pub use law_choice::{law_kinds, law_named, LawChoice};
 pub use link_options::{link_options, LinkOptions};

@@ -9,7 +9,6 @@ use forebay_core::{
 
 use forebay_packets::Arrivals as Packets;
 
-use crate::kernel::{Offloads, Shaper};
 use crate::law_choice::LawChoice;
 use crate::senders::SenderSpec;
 
@@ -35,6 +34,26 @@ pub struct Scenario {
     /// In order of time.
     pub changes: Vec<Change>,
     pub kernel: KernelSettings,
+}
+
+/// What devices do with segments of several packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offloads {
+    /// Senders make none.
+    #[default]
+    Off,
+    /// The sender's device cuts them, the receiver's joins packets.
+    Hosts,
+    /// Nothing cuts them on their way.
+    All,
+}
+
+/// A qdisc that holds a link to its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shaper {
+    #[default]
+    Tbf,
+    Htb,
 }
 
 /// How the hosts of a guest are set (`[kernel]`).

@@ -5,7 +5,7 @@ use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{disciplines, words, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
 
-use crate::model::{EcnChoice, Instant};
+use crate::model::{EcnChoice, Instant, Offloads, Shaper};
 
 /// Largest buffer, in packets.
 pub const MOST_BUFFER_PKTS: f64 = 1e9;
@@ -379,6 +379,44 @@ impl ParamType for EcnChoice {
             EcnChoice::Classic => Value::Flag(true),
             EcnChoice::L4s => Value::Text("l4s".into()),
         }
+    }
+}
+
+impl ParamType for Offloads {
+    const SHAPE: Shape = Shape::FlagOrWord(&["all"]);
+    const ALLOWED: &'static str = "true, false or \"all\"";
+    fn from_value(value: &Value) -> Result<Offloads, String> {
+        match value {
+            Value::Flag(false) => Ok(Offloads::Off),
+            Value::Flag(true) => Ok(Offloads::Hosts),
+            Value::Text(text) if text == "all" => Ok(Offloads::All),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        match self {
+            Offloads::Off => Value::Flag(false),
+            Offloads::Hosts => Value::Flag(true),
+            Offloads::All => Value::Text("all".into()),
+        }
+    }
+}
+
+impl ParamType for Shaper {
+    const SHAPE: Shape = Shape::Word(&["tbf", "htb"]);
+    const ALLOWED: &'static str = "\"tbf\" or \"htb\"";
+    fn from_value(value: &Value) -> Result<Shaper, String> {
+        match value {
+            Value::Text(text) if text == "tbf" => Ok(Shaper::Tbf),
+            Value::Text(text) if text == "htb" => Ok(Shaper::Htb),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(match self {
+            Shaper::Tbf => "tbf".into(),
+            Shaper::Htb => "htb".into(),
+        })
     }
 }
 

@@ -146,7 +146,8 @@ impl Tools {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&ended.stderr);
-        Err(io::Error::other(format!("{program}: {}", said.trim())))
+        let said: Vec<&str> = said.lines().map(str::trim).collect();
+        Err(io::Error::other(format!("{program}: {}", said.join(" | "))))
     }
 
     /// What `program` prints.
