@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,19 +212,24 @@ def test_packets_rest_where_the_model_does(tcp: str, l4s_flows: float, tmp_path:
     one = made(l4s_flows=l4s_flows)
     path = tmp_path / "made.toml"
     path.write_text(one.toml())
-    result = run(path, sets={"traffic.0.ecn": True, "traffic.1.tcp": tcp}, seeds=2)
+    result = run(path, sets={"traffic.0.ecn": True, "traffic.1.tcp": tcp}, seeds=3)
     # The queue of both is shorter than the set-point, which is of the delay.
     assert result.warnings == []
     rests = both(one)
-    for seen in result.runs:
-        of = {each.name: each.metrics for each in seen.classes}
-        rates = np.array(seen.flow_goodput_bps) / 12000
-        classic, l4s = rates[:10].mean(), rates[10:].mean()
-        assert l4s / classic == pytest.approx(rests.ratio, rel=0.3)
-        of_l4s = of["l4s"]["mark_rate"] / rests.coupling
-        assert of_l4s == pytest.approx(rests.root, rel=0.25)
-        assert math.sqrt(of["classic"]["mark_rate"]) == pytest.approx(rests.root, rel=0.25)
-        assert seen.metrics["queue_mean_pkts"] == pytest.approx(rests.queue_pkts, rel=0.15)
+    by_class = [{each.name: each.metrics for each in seen.classes} for seen in result.runs]
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean(list(values)))
+
+    rates = [np.array(seen.flow_goodput_bps) for seen in result.runs]
+    ratio = mean(of[10:].mean() / of[:10].mean() for of in rates)
+    assert ratio == pytest.approx(rests.ratio, rel=0.3)
+    of_l4s = mean(of["l4s"]["mark_rate"] for of in by_class) / rests.coupling
+    assert of_l4s == pytest.approx(rests.root, rel=0.25)
+    of_classic = mean(math.sqrt(of["classic"]["mark_rate"]) for of in by_class)
+    assert of_classic == pytest.approx(rests.root, rel=0.25)
+    queue_pkts = mean(seen.metrics["queue_mean_pkts"] for seen in result.runs)
+    assert queue_pkts == pytest.approx(rests.queue_pkts, rel=0.15)
 
 
 # --- the command line -------------------------------------------------------------------------
