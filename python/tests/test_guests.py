@@ -285,6 +285,18 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 
 @needs_guest
+def test_a_guest_has_as_many_flows_as_it_allows() -> None:
+    """Linux lets a process open 1024 files, fewer than the sockets of these flows."""
+    text = scenario(FTP.format(flows=2000), law='kind = "droptail"', duration=8)
+    # Room for the first window of each.
+    sets = {"bottleneck.rate": "100Mbit/s", "bottleneck.buffer": "20000p"}
+    result = forebay.run(text, sets=sets, engine="kernel")
+    sent = result.runs[0].flow_goodput_bps
+    assert len(sent) == 2000
+    assert sum(it > 0 for it in sent) > 1024
+
+
+@needs_guest
 @pytest.mark.parametrize("law", ['kind = "pi"\ntarget = "40p"', 'kind = "codel"'])
 def test_calls_at_one_time_give_the_packets_of_calls_one_by_one(
     law: str, monkeypatch: pytest.MonkeyPatch

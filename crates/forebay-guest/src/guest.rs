@@ -27,6 +27,7 @@ use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::reboot::{reboot, RebootMode};
+use nix::sys::resource::{setrlimit, Resource};
 use nix::unistd::{chdir, chroot};
 
 use clock::Clock;
@@ -38,13 +39,15 @@ use rows::Rows;
 use syscalls::{Purpose, Syscalls};
 use tap::Tap;
 
-use crate::limits::ETHERNET_BYTES;
+use crate::limits::{ETHERNET_BYTES, MOST_FLOWS};
 use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
 
 /// Where the run's folder of the host is in the guest, and the tools.
 const RUN: &str = "/run/forebay";
+/// Files that a process may have open.
+const DESCRIPTORS: u64 = 4 * MOST_FLOWS as u64;
 const TOOLS: &str = "/run/tools";
 /// How long packets have to leave the kernel's queue after the end of the run.
 const DRAIN: Span = Span::from_millis(3000);
@@ -78,6 +81,8 @@ fn boot() -> io::Result<PathBuf> {
         std::env::var(name).map_err(|_| io::Error::other(format!("the guest was not told {name}")))
     };
     let (run, tools) = (variable("FOREBAY_RUN")?, variable("FOREBAY_TOOLS")?);
+    // Linux starts with 1024 (INR_OPEN_CUR), and each flow has two sockets.
+    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)?;
     let none = None::<&str>;
     let plain = |kind: &str, at: &str| {
         mount(Some("none"), at, Some(kind), MsFlags::empty(), none)
