@@ -96,8 +96,11 @@ def kernel_lines(case: Mapping[str, Any]) -> list[str]:
         lines.append('offloads = "all"')
     if shaper(case) == "htb":
         lines.append('shaper = "htb"')
-    settings = (f'"net.ipv4.{name}" = "{value}"' for name, value in case.get("sysctl", {}).items())
-    if case.get("sysctl"):
+    settings = [f'"net.ipv4.{name}" = "{value}"' for name, value in case.get("sysctl", {}).items()]
+    if case["qdisc"].split()[0] in ("fq_codel", "fq_pie"):
+        # The hosts there have Linux's default, by which these queues lose a flow at its timeouts.
+        settings.append('"net.core.txrehash" = "1"')
+    if settings:
         lines.append(f"sysctls = {{ {', '.join(settings)} }}")
     return lines if lines[1:] else []
 
