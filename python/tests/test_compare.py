@@ -79,7 +79,7 @@ def test_each_difference_is_tested_over_the_common_seeds(saved: Path) -> None:
 
 def test_eighty_columns_have_the_difference_and_its_p(saved: Path, cli: Cli) -> None:
     out = cli("compare", str(saved / "large"), str(saved / "small")).stdout
-    (head,) = re.findall(r"^Metric +Law +A +B +B less A +p\b", out, re.MULTILINE)
+    (head,) = re.findall(r"^Metric +Law +A +B +B − A +p\b", out, re.MULTILINE)
     assert len(head) <= 80
     # What was run tells what the scenarios differ in.
     assert out.count("   forebay run ") == 2
@@ -133,7 +133,7 @@ def test_the_command_writes_one_page(saved: Path, tmp_path: Path, cli: Cli) -> N
     as_json = cli("compare", saved / "large", saved / "small", "--json")
     assert json.loads(as_json.stdout)["differences"][0]["seeds"] == 4
     html = forebay.compare(saved / "large", saved / "small", ["jain"])._repr_html_()
-    assert "<th>B less A</th>" in html and "data:image/png" in html
+    assert "<th>B − A</th>" in html and "data:image/png" in html
 
 
 def test_what_cannot_be_compared_is_one_line(saved: Path, tmp_path: Path, cli: Cli) -> None:
@@ -142,7 +142,7 @@ def test_what_cannot_be_compared_is_one_line(saved: Path, tmp_path: Path, cli: C
         ((saved / "large", tmp_path), "allowed: a folder that forebay run or forebay study has"),
         ((saved / "large", tmp_path / "none"), "allowed: a folder that forebay run or"),
         ((saved / "swept", saved / "large"), "compare: found no point in both"),
-        ((saved / "large", saved / "codel"), "compare: found no law in both, pi, droptail in"),
+        ((saved / "large", saved / "codel"), "compare: found no law in both: "),
         ((saved / "large", saved / "small", "--metric", "delay"), '--metric: found "delay"'),
     ]:
         done = cli("compare", *words)

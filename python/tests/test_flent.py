@@ -146,3 +146,28 @@ def test_what_is_no_such_file_is_one_line(tmp_path: Path, told: Any) -> None:
     file = save(tmp_path / "x.flent.gz", told)
     with pytest.raises(ScenarioError, match="allowed: a data file of flent with pings or goodput"):
         flent.read(file)
+
+
+def test_the_directions_of_a_link_are_never_averaged(tmp_path: Path, cli: Cli) -> None:
+    """Nor are they two runs: a download beside its own ACKs would be half a download."""
+    link = LINK.replace('law = [{ kind = "codel" }', 'law = [{ kind = "pie" }')
+    for name, text in (("a", LINK), ("b", link)):
+        result = forebay.run(text, laws=["droptail"], seeds=1)
+        (file,) = flent.write(result, tmp_path / name)
+        told = json.loads(gzip.decompress(file.read_bytes()))
+        for way, share in (("up", 1.0), ("down", 0.0)):
+            told["metadata"]["FOREBAY"] |= {"settings": {}, "point": way}
+            told["results"] |= {
+                series: [share * value for value in values]
+                for series, values in told["results"].items()
+                if series.startswith("TCP")
+            }
+            save(tmp_path / name / f"{way}.flent.gz", told)
+        file.unlink()
+    done = cli("compare", "a", "b", "--metric", "goodput_bps", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)["differences"]
+    assert {line["point"]: line["a"] > 5e6 for line in lines} == {"up": True, "down": False}
+    assert len(lines) == 2
+    shown = cli("compare", "a", "b", "--metric", "goodput_bps").stdout
+    assert "A  a  A link\n" in shown and shown.count("droptail") == 2

@@ -49,17 +49,30 @@ class RowGroup:
 
 
 def show(
-    console: Console, columns: Sequence[Column], groups: Sequence[RowGroup], *, keys: int = 1
+    console: Console,
+    columns: Sequence[Column],
+    groups: Sequence[RowGroup],
+    *,
+    keys: int = 1,
+    continued: bool = False,
 ) -> None:
     """Prints a table as wide as the console."""
-    for line in table(columns, groups, console.width, keys=keys):
+    for line in table(columns, groups, console.width, keys=keys, continued=continued):
         console.print(line, soft_wrap=True)
 
 
 def table(
-    columns: Sequence[Column], groups: Sequence[RowGroup], width: int, *, keys: int = 1
+    columns: Sequence[Column],
+    groups: Sequence[RowGroup],
+    width: int,
+    *,
+    keys: int = 1,
+    continued: bool = False,
 ) -> Iterator[Text]:
-    """The lines of a table in `width` cells; the first `keys` columns name the row."""
+    """The lines of a table in `width` cells; the first `keys` columns name the row.
+
+    continued: columns without room stand in a table below, with the names of the rows again.
+    """
     rows = [[_text(cell) for cell in row] for group in groups for row in group.rows]
     least = [_least(column, [row[i] for row in rows]) for i, column in enumerate(columns)]
     shown = len(columns)
@@ -71,9 +84,17 @@ def table(
         return
     widths = _widened(columns, rows, least[:shown], width)
     yield from _tables(columns[:shown], groups, widths)
-    if shown < len(columns):
-        names = ", ".join(column.head for column in columns[shown:])
-        yield from _wrapped(Text(f"No room here for: {names}.", style="dim"), width)
+    if shown == len(columns):
+        return
+    if continued:
+        below = [*range(keys), *range(shown, len(columns))]
+        rest = [RowGroup([[row[i] for i in below] for row in group.rows]) for group in groups]
+        yield from table([columns[i] for i in below], rest, width, keys=keys, continued=True)
+        return
+    heads = [column.head for column in columns[shown:]]
+    # "Delay, mean" is one of them.
+    names = ("; " if any("," in head for head in heads) else ", ").join(heads)
+    yield from _wrapped(Text(f"No room here for: {names}.", style="dim"), width)
 
 
 def _text(cell: Cell) -> Text:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from forebay._native import ScenarioError
 from forebay.base import signals
@@ -25,8 +26,6 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from forebay.tuning.tuning import Tuning
 
 
@@ -130,8 +129,7 @@ def _done(result: Tuning) -> str:
 def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
     if told["candidates"]:
-        screen.print(_choices(told))
-        screen.print()
+        _show_choices(told)
     for paragraph in told["reasons"]:
         screen.print(paragraph, markup=False)
         screen.print()
@@ -153,21 +151,33 @@ def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
         screen.print()
 
 
-def _choices(told: dict[str, Any]) -> Table:
-    from rich.table import Table
-
+def _show_choices(told: dict[str, Any]) -> None:
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, RowGroup
     from forebay.tuning import findings
 
-    table = Table(box=None, title=f"Choices, {findings.choices_are(told)}", title_justify="left")
-    table.add_column("")
-    for heading in ("deviation, ms", "95th pct., ms", "goodput, % of best"):
-        table.add_column(heading, justify="right")
-    for row in findings.choices(told["candidates"]):
-        times_s = (row["worst_deviation_s"], row["worst_delay_p95_s"])
-        table.add_row(
-            f"{row['label']} (chosen)" if row["chosen"] else row["label"],
-            *(f"{1e3 * time_s:.3g}" for time_s in times_s),
-            f"{100 * row['goodput_of_best']:.1f}",
-            style="bold" if row["chosen"] else None,
-        )
-    return table
+    columns = [
+        Column("", sentence=True),
+        Column("set-point"),
+        Column("deviation", "ms"),
+        Column("95th pct.", "ms"),
+        Column("goodput", "% of best"),
+    ]
+    rows = [
+        [
+            Text(label, style="bold") if row["chosen"] else label
+            for label in (
+                f"{row['label']} (chosen)" if row["chosen"] else row["label"],
+                row["set_point"],
+                f"{1e3 * row['worst_deviation_s']:.3g}",
+                f"{1e3 * row['worst_delay_p95_s']:.3g}",
+                f"{100 * row['goodput_of_best']:.1f}",
+            )
+        ]
+        for row in findings.choices(told["candidates"])
+    ]
+    screen = console(100)
+    title = f"Choices, {findings.choices_are(told)}"
+    terminal_table.show(screen, columns, [RowGroup(rows, title)])
+    screen.print(Text(findings.NAMES_SAY, style="dim"))
+    screen.print()

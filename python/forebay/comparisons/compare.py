@@ -82,6 +82,12 @@ def _matched(
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
     raise ScenarioError(
-        f"compare: found no {what} in both, {', '.join(of_a[:3]) or 'none'} in {a.folder} and "
-        f"{', '.join(of_b[:3]) or 'none'} in {b.folder}, allowed: results with a {what} in common"
+        f"compare: found no {what} in both: {a.folder} has {_some(of_a)}, {b.folder} has "
+        f"{_some(of_b)}, allowed: results with a {what} in common"
     )
+
+
+def _some(names: list[str]) -> str:
+    """The first, and how many more: a name may be as long as a sweep has axes."""
+    first = f'"{names[0]}"' if names and names[0] else "one without a name"
+    return f"{first} and {len(names) - 1} more" if len(names) > 1 else first

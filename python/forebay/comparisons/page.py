@@ -54,7 +54,7 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
             ]
         )
     keys = ["Metric", *(["Point"] if pointed else []), "Law"]
-    return Table([*keys, "A", "B", "B less A", "p", "Change [%]"], rows, keys=len(keys))
+    return Table([*keys, "A", "B", "B − A", "p", "Change [%]"], rows, keys=len(keys))
 
 
 def law_name(line: MetricDifference) -> str:
@@ -72,7 +72,7 @@ def _p(line: MetricDifference) -> str:
 def sentences(comparison: ResultComparison) -> list[str]:
     """What differs beyond chance, first what changed most."""
     lines = comparison.differences
-    said = []
+    said: list[str] = []
     beyond = [line for line in lines if line.significant]
     for line in sorted(
         beyond, key=lambda line: -abs(line.share if line.share == line.share else 0)
@@ -84,8 +84,9 @@ def sentences(comparison: ResultComparison) -> list[str]:
         # Of a share the difference is in points: what stands in brackets is another per cent.
         unit = "points" if metric.unit == "%" else metric.unit
         a, b = (mean_text(cell, metric).partition(" ±")[0] for cell in (line.a, line.b))
+        at = f", {line.point}" if comparison.apart else ""
         said.append(
-            f"{law_name(line)}, {metric.title}: {change} {unit}".rstrip()
+            f"{law_name(line)}{at}, {metric.title}: {change} {unit}".rstrip()
             + f" {more} in B, {b} instead of {a}{share}."
         )
     if all(line.difference == line.half_width == 0 for line in lines):
@@ -156,8 +157,8 @@ def write(comparison: ResultComparison, out: str | os.PathLike[str], command: st
         notes=notes(comparison),
         svg=picture.differences(comparison).svg(title),
         table=table(comparison.differences),
-        points=table(comparison.at_points) if len(comparison.points) > 1 else None,
-        count=len(comparison.points),
+        points=table(comparison.at_points) if comparison.averaged else None,
+        count=len(comparison.points) if comparison.averaged else 1,
     )
     publish(out, {NUMBERS: {"command": command, **comparison.to_dict()}, PAGE: page})
     return Path(out) / PAGE

@@ -9,7 +9,7 @@ from forebay.figures import parts
 from forebay.figures.plot import Plot, one_panel, styled
 
 if TYPE_CHECKING:
-    from forebay.comparisons.result_comparison import ResultComparison
+    from forebay.comparisons.result_comparison import MetricDifference, ResultComparison
 
 
 @styled
@@ -18,19 +18,24 @@ def differences(comparison: ResultComparison) -> Plot:
     lines = [line for line in comparison.differences if line.share == line.share]
     metrics = list(dict.fromkeys(line.metric for line in lines))
     figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))
-    for index, laws in enumerate(comparison.laws):
-        of_law = [line for line in lines if line.laws == laws]
+    series = list(dict.fromkeys(_series(comparison, line) for line in lines))
+    for index, name in enumerate(series):
+        of_law = [line for line in lines if _series(comparison, line) == name]
         half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
         places = [
-            metrics.index(line.metric) + parts.aside(index, len(comparison.laws), 0.6)
+            metrics.index(line.metric) + parts.aside(index, len(series), 0.6)
             for line in of_law
         ]
         shares = [100 * line.share for line in of_law]
-        name = " and ".join(dict.fromkeys(laws))
         parts.dots(axes, shares, places, index, name, xerr=half_widths)
     axes.axvline(0.0, **parts.EDGE)
     axes.set_yticks(range(len(metrics)), [METRICS[name].title for name in metrics])
     axes.invert_yaxis()
-    axes.set_xlabel("B less A, as a share of A [%]")
+    axes.set_xlabel("B − A, as a share of A [%]")
     parts.legend_beside(axes)
     return figure
+
+
+def _series(comparison: ResultComparison, line: MetricDifference) -> str:
+    laws = " and ".join(dict.fromkeys(line.laws))
+    return f"{laws}, {line.point}" if comparison.apart else laws

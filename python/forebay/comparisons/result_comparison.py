@@ -71,15 +71,25 @@ class ResultComparison:
     laws: Sequence[tuple[str, str]]
     points: Sequence[tuple[str, str]]
 
+    @property
+    def apart(self) -> bool:
+        """Whether the points are the directions of a link."""
+        return self.a.apart and len(self.points) > 1
+
     @cached_property
     def differences(self) -> list[MetricDifference]:
-        """Over all points together, each metric of each law."""
-        return self._differences()
+        """Over all points together, each metric of each law; of a link at each direction."""
+        return self.at_points if self.apart else self._differences()
+
+    @property
+    def averaged(self) -> bool:
+        """Whether `differences` are means over several points."""
+        return len(self.points) > 1 and not self.apart
 
     @cached_property
     def at_points(self) -> list[MetricDifference]:
         """At each point; the same as `differences` where there is one."""
-        return self._differences(["point"]) if len(self.points) > 1 else self.differences
+        return self._differences(["point"]) if len(self.points) > 1 else self._differences()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -93,7 +103,7 @@ class ResultComparison:
             }
             for side, result in zip(SIDES, (self.a, self.b), strict=True)
         }
-        lines = [*self.differences, *(self.at_points if len(self.points) > 1 else [])]
+        lines = [*self.differences, *(self.at_points if self.averaged else [])]
         told["differences"] = [quantities.finite(line.to_dict()) for line in lines]
         return told
 

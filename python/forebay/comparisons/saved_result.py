@@ -31,7 +31,8 @@ class SavedResult:
 
     engine: what made the runs. rows: a row per run: law, point, seed, and the metrics of the
     bottleneck. labels: of points, as the scenario writes them, by what the rows have, which is the
-    same for "100ms" and "0.1s".
+    same for "100ms" and "0.1s". apart: whether they are the directions of a link, of which a mean
+    says nothing.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class SavedResult:
     partial: bool
     rows: pl.DataFrame
     labels: Mapping[str, str]
+    apart: bool = False
 
     @property
     def laws(self) -> list[str]:
@@ -70,7 +72,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
 
 def _of_run(path: Path, told: dict[str, Any]) -> SavedResult:
     runs = told["runs"]
-    points = [_place(run["settings"]) for run in runs]
+    points = [_place(run["settings"], run["point"]) for run in runs]
     columns: dict[str, list[Any]] = {
         "law": [run["law"] for run in runs],
         "point": points,
@@ -87,6 +89,7 @@ def _of_run(path: Path, told: dict[str, Any]) -> SavedResult:
         told["partial"],
         pl.DataFrame(columns, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)}),
         labels,
+        not any(run["settings"] for run in runs),
     )
 
 
@@ -98,7 +101,9 @@ def _of_study(path: Path) -> SavedResult:
     frame = frame.filter(pl.col("link").cast(pl.String) == bottleneck)
     # Of a point all rows set the same.
     settings = frame.select("point", *axes).unique("point", maintain_order=True)
-    places = {row["point"]: _place({key: row[key] for key in axes}) for row in settings.to_dicts()}
+    places = {
+        row["point"]: _place({key: row[key] for key in axes}, "") for row in settings.to_dicts()
+    }
     rows = frame.select(
         pl.col("law").cast(pl.String),
         pl.col("point").replace_strict(places, return_dtype=pl.String),
@@ -125,7 +130,7 @@ def _of_flent(path: Path, runs: list[flent.FlentRun]) -> SavedResult:
     counts: Counter[tuple[str, str]] = Counter()
     rows = []
     for run in runs:
-        place = _place(run.settings)
+        place = _place(run.settings, run.point)
         counts[run.law, place] += 1
         delays_s = run.delays_s
         some = len(delays_s) > 0
@@ -143,7 +148,8 @@ def _of_flent(path: Path, runs: list[flent.FlentRun]) -> SavedResult:
         )
     frame = pl.DataFrame(rows, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)})
     labels = {place: place for place in frame["point"].unique()}
-    return SavedResult(path, runs[0].title, "", "", "flent", False, frame, labels)
+    apart = not any(run.settings for run in runs)
+    return SavedResult(path, runs[0].title, "", "", "flent", False, frame, labels, apart)
 
 
 def jain(flows_bps: Sequence[float]) -> float | None:
@@ -152,11 +158,12 @@ def jain(flows_bps: Sequence[float]) -> float | None:
     return sum(flows_bps) ** 2 / (len(flows_bps) * squares) if squares else None
 
 
-def _place(settings: Mapping[str, object]) -> str:
-    """What a point sets, in base units: the same for the same point."""
+def _place(settings: Mapping[str, object], label: str) -> str:
+    """What a point sets, in base units: the same for the same point. One that sets nothing, as a
+    direction of a link, goes by its label."""
     texts = []
     for key, value in settings.items():
         known = quantities.read(value)
         shown = f"{known[0]:.9g}" if known else quantities.toml(value)
         texts.append(f"{key} = {shown}")
-    return ", ".join(texts)
+    return ", ".join(texts) or label

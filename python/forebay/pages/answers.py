@@ -1,9 +1,11 @@
-"""What a report answers first: who held the set-point, who gained and lost what, and what may be
-chance."""
+"""What a report answers first: who held the set-point, who gained and lost what, which sender took
+what, and what may be chance."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,16 +16,64 @@ from forebay.runs import steady_state
 from forebay.runs.table import RunTable
 
 if TYPE_CHECKING:
+    from forebay._native import Plan
     from forebay.runs.experiment_runs import Runs
+    from forebay.runs.steady_state import Measured, SetPoint
+
+    from forebay.studies.study import Study
+
+#: Goodput of one flow of a traffic.
+A_FLOW = "flow_goodput_bps"
+
+#: From this ratio of goodput a flow on, a reader must know who has it.
+UNEQUAL = 1.5
 
 
 def answers(result: Runs) -> list[str]:
-    """Three sentences on the bottleneck, over all points that carried something."""
+    """Sentences on the bottleneck, over all points that carried something."""
     points = [p for p, _ in result.points() if p not in result.experiment.idle]
     labels = [result.plan.points[p].label for p in points]
-    rows = result.metrics.filter(
-        pl.col("link") == result.links[0], pl.col("point").cast(pl.String).is_in(labels)
+    bottleneck = (pl.col("link") == result.links[0]) & pl.col("point").cast(pl.String).is_in(labels)
+    measured = [
+        (p, info, info.laws[i], runs)
+        for p in points
+        for i in range(len(result.plan.laws))
+        if (info := result.plan.points[p]) and (runs := result.runs_of(p, i))
+    ]
+    return sentences(
+        result.metrics.filter(bottleneck),
+        result.traffic.rename({"label": "traffic"}).filter(bottleneck, greedy(result.plan)),
+        measured,
+        seeds=result.seeds,
     )
+
+
+def of_study(study: Study) -> list[str]:
+    """The same of a study, whose set-points are those of the points that it looks at."""
+    shared = study.traffic()
+    bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
+    return sentences(
+        study.frame().filter(bottleneck),
+        shared.filter(bottleneck, greedy(study.plan)) if study.plan else shared.clear(),
+        study.measured,
+        seeds=study.most_seeds,
+    )
+
+
+def greedy(plan: Plan) -> pl.Expr:
+    """Traffic that takes what it can get: of the rest a flow has what it asks for."""
+    long = {one.label for point in plan.points for one in point.traffic if one.kind == "ftp"}
+    return pl.col("traffic").cast(pl.String).is_in(list(long))
+
+
+def sentences(
+    rows: pl.DataFrame, traffic: pl.DataFrame, measured: Sequence[Measured], *, seeds: int
+) -> list[str]:
+    """From a row per run, one per run and traffic, and the runs of each law and point.
+
+    Who held the set-point, who waits least and what that costs, where traffics share a link and
+    some flow gets much more than another who that is, and what of it may be chance.
+    """
     table = RunTable(rows)
     delay = table.best_of("delay_p95_s", more=False)
     goodput = table.best_of("goodput_bps", more=True)
@@ -34,40 +84,69 @@ def answers(result: Runs) -> list[str]:
     )
     return templates.paragraphs(
         "answers.txt.j2",
-        **_set_points(result, points),
+        **_set_points(measured),
         delay=delay,
         goodput=goodput,
         given_up=given_up,
         used=rows["utilisation"].mean(),
         lost=rows["drop_rate"].mean(),
-        seeds=result.seeds,
+        shared=_shared(traffic),
+        unequal=UNEQUAL,
+        seeds=seeds,
         in_unit=_in_unit,
     )
 
 
-def _set_points(result: Runs, points: list[int]) -> dict[str, list[str]]:
+def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
     """Laws that held their set-point, those that missed it, and those that have none to hold; each
     with where the queue was, or at how many points."""
+    by_law: dict[str, list[SetPoint]] = {}
+    for _, point, law, runs in measured:
+        found = by_law.setdefault(law.label, [])
+        if set_point := steady_state.set_point(point, law, runs):
+            found.append(set_point)
     named: dict[str, list[str]] = {"held": [], "missed": [], "without": []}
-    for i, law in enumerate(result.plan.laws):
-        found = [
-            set_point
-            for p in points
-            if (runs := result.runs_of(p, i))
-            and (info := result.plan.points[p])
-            and (set_point := steady_state.set_point(info, info.laws[i], runs))
-        ]
+    for law_name, found in by_law.items():
         if not found:
-            named["without"].append(law)
+            named["without"].append(law_name)
             continue
         kept = sum(not each.missed for each in found)
-        text = law
+        text = law_name
         if len(found) == 1:
             text += f" ({found[0].queue_pkts:.0f} packets for {found[0].target_pkts:g})"
         elif 0 < kept < len(found):
             text += f" (at {kept} of {len(found)} points)"
         named["held" if kept else "missed"].append(text)
     return named
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Under a law, of which traffic a flow gets most and least, and how many times as much."""
+
+    law: str
+    most: str
+    least: str
+    ratio: float
+
+
+def _shared(traffic: pl.DataFrame) -> list[Sharing]:
+    """Each law with several traffics, the most unequal first; means over points and seeds."""
+    if traffic.is_empty():
+        return []
+    means = (
+        traffic.filter(pl.col(A_FLOW).is_finite())
+        .group_by("law", "traffic", maintain_order=True)
+        .agg(pl.col(A_FLOW).mean())
+    )
+    found = []
+    for (law,), some in means.group_by("law", maintain_order=True):
+        ordered = some.sort(A_FLOW)
+        least, most = ordered.row(0, named=True), ordered.row(-1, named=True)
+        if len(ordered) > 1 and least[A_FLOW] > 0:
+            ratio = most[A_FLOW] / least[A_FLOW]
+            found.append(Sharing(str(law), str(most["traffic"]), str(least["traffic"]), ratio))
+    return sorted(found, key=lambda one: -one.ratio)
 
 
 def _in_unit(name: str, value: float) -> str:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from forebay.pages.tables import Table
     from forebay.runs.experiment_runs import Runs
 
-#: Points of which a terminal shows who gets what.
+#: Points of which a terminal shows who gets what, and rows that it shows whole.
 MOST_POINTS = 4
+MOST_ROWS = 12
 
 
 def registry(
@@ -103,14 +104,18 @@ def results(console: Console, result: Runs) -> None:
 
 
 def who_gets_what(console: Console, result: Runs, title: str = "Who gets what") -> None:
-    """A table for each link that several traffics cross."""
-    for place, table in _traffic(result):
+    """A table for each link that several traffics cross; of a few rows every column, however
+    narrow the terminal is."""
+    tables = list(_traffic(result))
+    continued = sum(len(table.rows) for _, table in tables) <= MOST_ROWS
+    for place, table in tables:
         columns = [
             replace(Column.from_heading(head), left=i < table.keys)
             for i, head in enumerate(table.heads)
         ]
         heading = f"{title}, {place}" if place else title
-        terminal_table.show(console, columns, [RowGroup(table.rows, heading)], keys=table.keys)
+        groups = [RowGroup(table.rows, heading)]
+        terminal_table.show(console, columns, groups, keys=table.keys, continued=continued)
 
 
 def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:

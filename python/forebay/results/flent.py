@@ -43,7 +43,8 @@ DERIVED = re.compile(r"(avg|sum|totals|fairness)$")
 class FlentRun:
     """What a file says of the time between the start and the end of its load.
 
-    law: or what the test was called. settings: of its point. delays_s: queuing delays, those of
+    law: or what the test was called. settings: of its point. point: what it is called, as the two
+    directions of a link are, which set nothing. delays_s: queuing delays, those of
     pings less the least one where the file does not know the round trip without a queue.
     flows_bps: the mean of each flow. goodput_bps: of all.
     """
@@ -51,6 +52,7 @@ class FlentRun:
     title: str
     law: str
     settings: Mapping[str, Any]
+    point: str
     seed: int | None
     delays_s: Floats
     flows_bps: Sequence[float]
@@ -132,8 +134,10 @@ def _data(result: Runs, run: Run, name: str) -> dict[str, Any]:
             "DATA_FILENAME": name,
             "SERIES_META": {key: {"UNITS": units} for key, (units, _) in series.items()},
             OURS: {
+                "title": plan.title,
                 "law": law,
                 "settings": point.settings,
+                "point": point.label,
                 "seed": run.seed,
                 "measure_s": list(point.measure_s),
                 "round_trip_s": base_s,
@@ -204,9 +208,10 @@ def _run(told: Mapping[str, Any]) -> FlentRun:
     goodput_bps = sum(flows_bps) if flows_bps else 1e6 * sum(map(_mean, sums))
     if not (len(delays_s) or flows_bps or sums):
         raise ValueError("no series of ours")
-    title = metadata.get("TITLE") or metadata["NAME"]
+    title = ours.get("title") or metadata.get("TITLE") or metadata["NAME"]
     law, seed = ours.get("law") or title, ours.get("seed")
-    return FlentRun(title, law, ours.get("settings") or {}, seed, delays_s, flows_bps, goodput_bps)
+    settings, point = ours.get("settings") or {}, ours.get("point", "")
+    return FlentRun(title, law, settings, point, seed, delays_s, flows_bps, goodput_bps)
 
 
 def _load_s(metadata: Mapping[str, Any], times_s: Floats) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.base.metrics import METRICS, MORE_IS_BETTER, TRAFFIC_METRICS
+from forebay.pages import answers
 from forebay.pages.tables import Table, mean_text
 from forebay.pages.templates import html as page_html
 from forebay.runs.table import EMPTY, RunTable
@@ -89,6 +90,7 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         points=f"{len(study.points):,}",
         laws=study.points.laws,
         means=tables.laws_table(study, metrics),
+        answers=answers.of_study(study),
         warnings=study.warnings,
         gains=tables.gains_table(study),
         axes=[

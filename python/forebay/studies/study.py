@@ -19,6 +19,7 @@ from forebay.studies import manifest
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
+    from forebay.runs.steady_state import Measured
     from forebay.runs.table import Cell
     from forebay.store.store import Key, Store
     from forebay.studies.points import Points, PointsPart
@@ -224,30 +225,46 @@ class Study:
         }
 
     @cached_property
-    def warnings(self) -> list[tuple[str, str]]:
-        """What a reader must know of the means, as of `forebay run`: a sentence each, and a command
-        that helps or "". Of many points `LOOKED_AT` are looked at, the same each time; whether the
-        queue still moved no study knows, which keeps no samples."""
+    def _looked_at(self) -> PointsPart | None:
+        """The points that are looked at one by one: of many `LOOKED_AT`, the same each time; None
+        without any whose laws are designed."""
         every = range(len(self.points))
         which = sorted(random.Random(1).sample(every, min(LOOKED_AT, len(every))))
         if self.partial:
             which = [point for point in which if self.points.gains.ready([point])]
-        if not which:
+        return self.points.part(which) if which else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """Of the points that are looked at one by one."""
+        return self._looked_at.plan if self._looked_at else None
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """The runs of each law at the points that are looked at one by one."""
+        if self._looked_at is None:
             return []
-        part = self.points.part(which)
-        runs = self._runs_of(part)
+        runs = self._runs_of(self._looked_at)
         by_law: dict[tuple[int, int], list[Run]] = {}
         for point, law, seed in sorted(runs):
             by_law.setdefault((point, law), []).append(runs[point, law, seed])
-        points = part.plan.points
-        groups = [
+        points = self._looked_at.plan.points
+        return [
             (point, points[point], points[point].laws[law], some)
             for (point, law), some in by_law.items()
         ]
-        looked_at = f"{len(which)} points"
-        if len(which) < len(every):
+
+    @cached_property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What a reader must know of the means, as of `forebay run`: a sentence each, and a command
+        that helps or "". Whether the queue still moved no study knows, which keeps no samples."""
+        if self.plan is None:
+            return []
+        points = self.plan.points
+        looked_at = f"{len(points)} points"
+        if len(points) < len(self.points):
             looked_at = f"the {looked_at} that were looked at"
-        findings = steady_state.warnings(groups)
+        findings = steady_state.warnings(self.measured)
         return descriptions.in_words(findings, dict(enumerate(points)), looked_at)
 
     @again

@@ -53,8 +53,9 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     console.print(Text(study.points.title, style="bold"))
     console.print(size(study))
     table = laws_table(study, metrics)
-    first, *others = map(Column.from_heading, table.heads)
-    terminal_table.show(console, [first, *others], [RowGroup(table.rows)])
+    law, *metrics_heads = table.heads
+    columns = [Column(law, left=True), *map(Column.from_heading, metrics_heads)]
+    terminal_table.show(console, columns, [RowGroup(table.rows)])
     interval = "± half the 95 % confidence interval over the seeds"
     alone = "one seed: no interval; --add-seeds 4 gives one"
     note = f"means over all points; {interval if study.most_seeds > 1 else alone}"

@@ -104,6 +104,13 @@ def choices(candidates: Sequence[Findings]) -> list[Findings]:
     return rows[:MOST_CHOICES]
 
 
+#: What the names of candidates are made of.
+NAMES_SAY = (
+    'A name has the goal of the search that found it. "at 0.5": the set-point is half of that '
+    'search\'s. "fastest": with the largest integral gain that keeps the margins.'
+)
+
+
 def choices_are(told: Mapping[str, Any]) -> str:
     """What the table of choices is of, and which of them may be chosen."""
     least = FORMS["percent"](told["least_goodput"])
@@ -134,6 +141,7 @@ def _candidate(one: Checked, tuning: TuningState) -> Findings:
     return {
         "label": one.candidate.label,
         "law": one.candidate.law,
+        "set_point": "".join(value for _, value in set_point(one.candidate)) or "–",
         "params": dict(one.candidate.params),
         "origin": one.candidate.origin,
         "modelled": bool(one.candidate.local),

@@ -40,6 +40,7 @@ def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command
             **findings.FORMS,
             choices=findings.choices(told["candidates"]),
             choices_are=findings.choices_are(told),
+            names_say=findings.NAMES_SAY,
             title=f"{told['law'] or 'Tuning'} for {tuning.ranges}",
             interrupted=_partial(tuning),
             commands=commands(tuning, out),

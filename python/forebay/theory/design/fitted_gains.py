@@ -144,7 +144,11 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
     model = LawModel(
         law, list(texts.items()), place.rate_bps, place.packet_bytes, max(buffer_pkts, 1)
     )
-    why = "has no design rule" if place.one_loop else "has a loop for each flow"
+    why = (
+        "has no design rule"
+        if place.one_loop
+        else "runs in a queue for each flow, for which there is no design rule"
+    )
     if place.one_loop:
         try:
             try:
@@ -470,9 +474,10 @@ def _scaled(
         share = MOST_OF_BUFFER * place.room_pkts / longest
         chosen |= {name: f"{share * pkts:.4g}p" for name, pkts in queues.items() if pkts > 0}
     params = tuple(chosen.items())
-    line = f"{law} {why}; its defaults"
+    line = f"{law} {why}: it keeps its defaults"
     if params:
-        line += f", with {_values(params)} for {quantities.rate(place.rate_bps)} and {_rtt(place)}"
+        link = f"{quantities.rate(place.rate_bps)} and {_rtt(place)}"
+        line += f", but for {_values(params)}, which fits {link}"
     return Fitted(law, params, line)
 
 
