@@ -153,11 +153,12 @@ def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
             found = made_with(gains)
     except ScenarioError:
         return None
+    clear = step is not None and gain_step(found) is None
     note = (
         "The law's rule has no gains that are stable here. These have the largest integral of all "
         f"with which |1/(1 + L)| is at most {CALM:g}"
         + (", and the queue's own moves do not take the probability to zero" if moves else "")
-        + (", and they stay within one step of the law's gains" if step and not gain_step(found) else "")
+        + (", and they stay within one step of the law's gains" if clear else "")
         + "."
     )
     values = {"k_p": gains.k_p, "k_i": gains.k_i}

@@ -5,13 +5,13 @@
 - PIE's gains step with its probability (RFC 8033 section 4.2). A change that crosses a step is made
   with the gains of where it began: upwards with the smaller ones, and downwards with the larger
   ones. So p loses at each crossing, and the integral makes up for it by a queue above its
-  set-point. A change by d of what p would be with gains g1 below and g2 above loses
-  (1/g1 − 1/g2)·(what is beyond the step), which is (g2/g1 − g1/g2)/4 of d², times the density there:
-  of the sampled law alone, as no change would cross a step if p moved by small ones.
+  set-point. With gains g1 below and g2 above, a sample loses (g2/g1 − g1/g2)/4 times the mean
+  square of its change and the density at the step: nothing, if p moved by small changes.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,10 +66,12 @@ def room(made: Design) -> Room | None:
 
 
 def gain_step(made: Design) -> GainStep | None:
-    """The nearest step of a law's gains within the reach of the queue's own moves."""
-    if made.loop is None:
-        return None
-    return step_within(made.model(), made.loop, _swing_of(made))
+    """The nearest step of a law's gains within the reach of the queue's own moves, by either plant:
+    packets of Reno need a smaller p than 2/W²."""
+    law, swing = made.model(), _swing_of(made)
+    loops = [loop for loop in (made.loop, made.sawtooth) if loop is not None]
+    found = [step for loop in loops if (step := step_within(law, loop, swing)) is not None]
+    return min(found, key=lambda one: one.room_pkts, default=None)
 
 
 def step_within(law: LawModel, loop: Loop, swing_pkts: float) -> GainStep | None:
@@ -87,7 +89,7 @@ def step_within(law: LawModel, loop: Loop, swing_pkts: float) -> GainStep | None
 
 
 def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[float, float]]:
-    """Probabilities at which the law's gains step on the way to `end`, and by what factor upwards."""
+    """Probabilities at which the law's gains step on the way to `end`, and the factor upwards."""
 
     def gain(p: float) -> float:
         flows = point.rtt_s * point.capacity_pkts_per_s * math.sqrt(p / 2)
@@ -100,7 +102,7 @@ def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[f
     p0 = point.probability
     pieces = max(1, math.ceil(abs(math.log(end / p0) / math.log(NEAR))))
     way = [p0 * (end / p0) ** (i / pieces) for i in range(pieces + 1)]
-    for a, b in zip(way, way[1:], strict=False):
+    for a, b in itertools.pairwise(way):
         if not stepped(a, b):
             continue
         before, after = a, b
