@@ -3,12 +3,12 @@
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
     sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time
 
-A scenario of one group of long flows is simulated, and run by iperf3 through three network
-namespaces, with the law on the router's device. A run in real time is void where the law's clock
-was late by more than a millisecond on average or 50 ms once: the machine was busy. One `[[at]]`
-may change the rate or the number of flows, after which the queue's settling is measured. Needs
-iperf3, and netem for an RTT above the path's own, 0.1 ms. `bench.attach_table` runs the points of
-a sweep.
+A scenario of one group of long flows is simulated, and run through three network namespaces, with
+the law on the router's device; `long_flows.c` starts each flow when the scenario says. A run in
+real time is void where the law's clock was late by more than a millisecond on average or 50 ms
+once: the machine was busy. One `[[at]]` may change the rate or the number of flows, after which the
+queue's settling is measured. Needs a C compiler, and netem for an RTT above the path's own, 0.1 ms.
+`bench.attach_table` runs the points of a sweep.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import os
+import random
 import re
 import shlex
 import shutil
@@ -50,8 +51,6 @@ DELAY_SHARE, DELAY_S, OTHER_SHARE = 0.05, 0.5e-3, 0.1
 LATE_MEAN_S, LATE_MAX_S = 1e-3, 50e-3
 #: Ethernet's header, which counts for the queue, and not for the MTU.
 HEADER_BYTES = 14
-#: Before and after the measurement.
-LEAD_S = 3.0
 #: The path's own RTT, the least that is simulated: up to it nothing delays the answers.
 PATH_S, PATH_RTT = 100e-6, "100us"
 #: How often the queue is looked at after a change.
@@ -60,6 +59,8 @@ PORT = 5201
 INSIDE = "FOREBAY_BENCH_INSIDE"
 #: Laws that are compiled already: a compiler in a virtual machine takes longer than the traffic.
 BUILT = "FOREBAY_BENCH_BUILT"
+#: The program that makes the flows, compiled.
+FLOWS = "FOREBAY_BENCH_FLOWS"
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,16 @@ class Case:
     rtt_s: float
     packet_bytes: int
     ecn: bool
-    start_s: float
+    #: first and last
+    start_s: tuple[float, float]
     measure_s: tuple[float, float]
     step: Step | None
     laws: list[dict[str, Any]]
+
+    def starts_s(self, flows: int, at_s: float, drawn: random.Random) -> list[float]:
+        """Of so many flows, the first of which may start then."""
+        first_s, last_s = self.start_s
+        return [at_s + drawn.uniform(0, last_s - first_s) for _ in range(flows)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ def case(path: Path, sets: list[str]) -> Case:
         return _native.quantity("time", str(value), "time")
 
     begins = traffic.get("start", "0s")
-    start = begins["uniform"][0] if isinstance(begins, dict) else begins
+    first, last = begins["uniform"] if isinstance(begins, dict) else (begins, begins)
     step = None
     for one in text.get("at", []):
         assert step is None, "one step a run"
@@ -143,7 +150,7 @@ def case(path: Path, sets: list[str]) -> Case:
         rtt_s=seconds(traffic["rtt"]),
         packet_bytes=round(_native.quantity("packet", traffic["packet"], "size")),
         ecn=bool(traffic.get("ecn", False)),
-        start_s=seconds(start),
+        start_s=(seconds(first), seconds(last)),
         measure_s=(seconds(text["measure"][0]), seconds(text["measure"][1])),
         step=step,
         laws=text["law"],
@@ -226,7 +233,7 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
         yield
 
 
-def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
+def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -> Measured:
     """A run; in the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
     before = traces([])
     params = {key: value for key, value in law.items() if key != "kind"}
@@ -240,7 +247,7 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
     mine: list[str] = []
     try:
         mine = objects(records.attached_to("eth0"))
-        measured, looks = _watched(link, tag)
+        measured, looks = _watched(link, tag, random.Random(seed))
     finally:
         attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
@@ -277,26 +284,30 @@ def traces(mine: list[str]) -> str:
     )
 
 
-def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
+def _watched(link: Case, tag: str, drawn: random.Random) -> tuple[Measured, list[float]]:
     """The traffic of a run, and the queue's means after its step."""
-    length_s = link.measure_s[1] - link.start_s
-    with ExitStack() as flows:
-        began_s = flows.enter_context(traffic(link, tag, length_s + LEAD_S, link.flows))
+    zero_s = time.monotonic()
+    with ExitStack() as running:
+
+        def begin(flows: int, at_s: float, port: int) -> None:
+            starts_s = link.starts_s(flows, zero_s + at_s, drawn)
+            running.enter_context(traffic(link, tag, starts_s, port))
+
+        begin(link.flows, link.start_s[0], PORT)
         if link.step is not None:
-            _sleep_until(began_s + link.step.time_s - 2 * link.start_s)
             if link.step.flows is not None:
-                more = link.step.flows - link.flows
-                flows.enter_context(traffic(link, tag, length_s + LEAD_S, more, PORT + 1))
-            _sleep_until(began_s + link.step.time_s - link.start_s)
+                begin(link.step.flows - link.flows, link.step.time_s, PORT + 1)
+            _sleep_until(zero_s + link.step.time_s)
             if link.step.rate is not None:
                 attachments.change("eth0", {"rate": link.step.rate})
-        _sleep_until(began_s + link.measure_s[0] - link.start_s)
+        begin_s, end_s = (zero_s + time_s for time_s in link.measure_s)
+        _sleep_until(begin_s)
         first_s, first = time.monotonic(), seen("eth0")
         looks = [first]
-        while link.step is not None and time.monotonic() + LOOK_S < began_s + length_s:
+        while link.step is not None and time.monotonic() + LOOK_S < end_s:
             _sleep_until(first_s + LOOK_S * len(looks))
             looks.append(seen("eth0"))
-        _sleep_until(began_s + length_s)
+        _sleep_until(end_s)
         last_s, last = time.monotonic(), seen("eth0")
     packet_s = 8 * link.packet_bytes / last.rate_bps
     looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
@@ -307,39 +318,38 @@ def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
 
 
 @contextmanager
-def traffic(link: Case, tag: str, length_s: float, flows: int, port: int = PORT) -> Iterator[float]:
-    """So many flows, for so long at most; gives when the first began to send, which iperf3 does
-    when all have connected, one after the other. Raises `RuntimeError` where they ended by
-    themselves."""
-    ends = [["nsenter", f"--net=/run/netns/{name}{tag}", "iperf3"] for name in "ds"]
-    server = subprocess.Popen([*ends[0], "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL)
-    time.sleep(link.start_s)
-    before = _sent_bytes()
+def traffic(link: Case, tag: str, starts_s: Sequence[float], port: int = PORT) -> Iterator[None]:
+    """A flow from each of these times of the monotonic clock. Raises `RuntimeError` where they
+    ended by themselves."""
+    inside = [["nsenter", f"--net=/run/netns/{name}{tag}", os.environ[FLOWS]] for name in "ds"]
+    server = subprocess.Popen([*inside[0], "serve", str(port), str(len(starts_s))])
+    base_s = min(starts_s)
     client = subprocess.Popen(
-        [
-            *(*ends[1], "-c", RECEIVER, "-P", str(flows), "-C", link.tcp),
-            *("-p", str(port)),
-            *("-t", str(math.ceil(length_s)), "-J"),
-        ],
-        stdout=subprocess.DEVNULL,
+        [*inside[1], "send", RECEIVER, str(port), link.tcp, str(round(1e9 * base_s))],
+        stdin=subprocess.PIPE,
+        text=True,
     )
     try:
-        # Connecting takes some 300 bytes a flow, and an initial window is 15,000.
-        while _sent_bytes() < before + 1000 * flows and client.poll() is None:
-            time.sleep(0.01)
-        yield time.monotonic()
+        assert client.stdin is not None
+        with client.stdin as offsets:
+            offsets.writelines(f"{round(1e9 * (at_s - base_s))}\n" for at_s in sorted(starts_s))
+        yield
         if client.poll() is not None:
-            raise RuntimeError("iperf3 ended before the measurement did")
+            raise RuntimeError("the flows ended before the measurement did")
     finally:
         for process in (client, server):
             process.kill()
             process.wait()
 
 
-def _sent_bytes() -> int:
-    """By the router to the receiver, since its device is there."""
-    (eth0,) = re.findall(r"^ *eth0:(.*)", Path("/proc/net/dev").read_text(), re.MULTILINE)
-    return int(eth0.split()[8])
+@contextmanager
+def flows_program() -> Iterator[Path]:
+    """Compiled for this machine."""
+    with tempfile.TemporaryDirectory(prefix="forebay-flows-") as folder:
+        built = Path(folder, "long_flows")
+        source = Path(__file__).with_name("long_flows.c")
+        subprocess.run(["cc", "-O2", "-o", str(built), str(source)], check=True)
+        yield built
 
 
 def _sleep_until(then_s: float) -> None:
@@ -381,13 +391,14 @@ def inside(path: Path, given: argparse.Namespace) -> None:
         built = Path(os.environ[BUILT])
         programs.compile_law = lambda law, into, *_: Path(shutil.copy(built / f"{law}.o", into))
     # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
-    with traffic(link, tag, 10.0, link.flows):
-        time.sleep(0.2)
+    with traffic(link, tag, [time.monotonic() + 0.2] * link.flows):
+        time.sleep(1 + 2 * link.rtt_s)
     for law in link.laws:
         if given.law and law["kind"] not in given.law:
             continue
-        for _ in range(given.repeats):
-            print("@@" + json.dumps(asdict(attached(link, law, given.front, tag))), flush=True)
+        for seed in range(given.first_seed, given.first_seed + given.repeats):
+            one = attached(link, law, given.front, tag, seed)
+            print("@@" + json.dumps(asdict(one)), flush=True)
 
 
 def lines(printed: str) -> dict[str, list[Measured]]:
@@ -401,7 +412,8 @@ def lines(printed: str) -> dict[str, list[Measured]]:
 def real(path: Path, given: argparse.Namespace) -> str:
     """What `inside` printed, in this machine's kernel."""
     tag = f"fb{os.getpid()}"
-    with namespaces(case(path, given.set), tag, large=given.large):
+    with namespaces(case(path, given.set), tag, large=given.large), ExitStack() as built:
+        flows = os.environ.get(FLOWS) or built.enter_context(flows_program())
         done = subprocess.run(
             [
                 *("nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach"),
@@ -411,7 +423,7 @@ def real(path: Path, given: argparse.Namespace) -> str:
             stdout=None if given.raw else subprocess.PIPE,
             text=True,
             check=True,
-            env=os.environ | {INSIDE: tag},
+            env=os.environ | {INSIDE: tag, FLOWS: str(flows)},
         )
     return done.stdout or ""
 
@@ -427,6 +439,9 @@ def virtual(given: argparse.Namespace) -> str:
         for law in case(given.scenario, given.set).laws:
             programs.compile_law(law["kind"], given.out / "built", given.front, "")
         command = f"{BUILT}=$OUT/built {command}"
+    with flows_program() as built:
+        shutil.copy(built, given.out)
+    command = f"{FLOWS}=$OUT/{built.name} {command}"
     try:
         virtual_machine.run(f"{command} > $OUT/{log.name} 2>&1", given.limit, given.out)
     finally:
@@ -490,6 +505,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--large", action="store_true", help="leave large segments whole")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=1, help="of the flows' starts")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--limit", type=float, default=1800)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir(), "forebay-attach"))

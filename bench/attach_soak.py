@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -73,12 +74,13 @@ def inside(link: Case, tag: str) -> list[Look]:
     mine: list[str] = []
     try:
         mine = attach.objects(records.attached_to("eth0"))
-        length_s = link.measure_s[1] - link.start_s
-        with attach.traffic(link, tag, length_s + attach.LEAD_S, link.flows) as began_s:
+        begin_s = time.monotonic() + link.start_s[0]
+        starts_s = link.starts_s(link.flows, begin_s, random.Random(1))
+        with attach.traffic(link, tag, starts_s):
             # The first windows are not at rest yet.
-            time.sleep(LOOK_S)
+            time.sleep(link.start_s[0] + LOOK_S)
             looks = [look()]
-            while looks[-1].time_s + LOOK_S <= began_s + length_s:
+            while looks[-1].time_s + LOOK_S <= begin_s + link.measure_s[1] - link.start_s[0]:
                 time.sleep(looks[0].time_s + len(looks) * LOOK_S - time.monotonic())
                 looks.append(look())
     finally:
@@ -130,8 +132,9 @@ def main() -> int:
         return 0
     tag = f"fs{os.getpid()}"
     words = ["nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach_soak"]
-    with attach.namespaces(link, tag, large=False):
-        done = subprocess.run([*words, *sys.argv[1:]], check=False, env=os.environ | {INSIDE: tag})
+    with attach.flows_program() as flows, attach.namespaces(link, tag, large=False):
+        mine = {INSIDE: tag, attach.FLOWS: str(flows)}
+        done = subprocess.run([*words, *sys.argv[1:]], check=False, env=os.environ | mine)
     return done.returncode
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
+import shutil
+import socket
+import subprocess
+import time
 import tomllib
 from pathlib import Path
+
+import pytest
 
 from bench import attach, attach_table
 
@@ -39,6 +46,42 @@ def test_a_rate_step_is_simulated_at_the_new_rate() -> None:
     # 50 packets of 1500 bytes at 7.5 Mbit/s.
     assert 0.9 * 80e-3 < pi.delay_s < 1.1 * 80e-3
     assert pi.settling_s is not None
+
+
+def test_flows_start_when_the_scenario_says() -> None:
+    """And not when all have connected, one after the other: what waits so tells its receiver a
+    round trip of its waiting, by which that opens its window."""
+    if shutil.which("cc") is None:
+        pytest.skip("a C compiler is not here")
+    with attach.flows_program() as program, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        base_s = time.monotonic() + 0.3
+        client = subprocess.Popen(
+            [program, "send", "127.0.0.1", str(port), "reno", str(round(1e9 * base_s))],
+            stdin=subprocess.PIPE,
+        )
+        try:
+            assert client.stdin is not None
+            client.stdin.write(b"0\n200500000\n400000000\n")
+            client.stdin.close()
+            late_s = []
+            for offset_s in (0.0, 0.2005, 0.4):
+                flow, _ = server.accept()
+                # Its data comes with it, though not all flows are there.
+                flow.recv(1)
+                late_s.append(time.monotonic() - base_s - offset_s)
+        finally:
+            client.kill()
+            client.wait()
+    # A busy machine is late, and never early.
+    assert all(0 <= late < 0.15 for late in late_s)
+
+
+def test_starts_are_within_the_scenarios_interval() -> None:
+    link = attach.case(SCENARIO, [])
+    first, again, other = (link.starts_s(10, 2.0, random.Random(seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert all(2.0 <= at_s <= 2.001 for at_s in first)
 
 
 def at_points() -> list[attach_table.Place]:

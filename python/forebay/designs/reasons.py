@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forebay.pages import templates
 from forebay.theory.design.calmer_settings import CALM
-from forebay.theory.design.room import room
+from forebay.theory.design.room import gain_step, room
 from forebay.theory.loop import margins
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def paragraph(design: Design) -> str:
         fewest=fewest,
         longest_s=longest_s,
         cut=_cut(design),
+        step=gain_step(design),
         sawtooth=design.sawtooth,
         calm=CALM,
         infinite=math.inf,

@@ -12,9 +12,9 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import registries
 from forebay.theory.design import pi_forms, pi_stabilising_set
-from forebay.theory.design.designed_law import CalmerSetting, Design, design_once
+from forebay.theory.design.designed_law import SLOWER, CalmerSetting, Design, design_once
 from forebay.theory.design.pi_stabilising_set import TAKEN, PiGains
-from forebay.theory.design.room import ROOM, room
+from forebay.theory.design.room import ROOM, gain_step, room
 from forebay.theory.loop import margins
 from forebay.theory.loop.margins import CALM as CALM
 from forebay.theory.plant.loaded_link import LoadedLink
@@ -140,19 +140,26 @@ def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     try:
         gains = pi_stabilising_set.choose([place], loop.interval_s)
         found = made_with(gains)
-        there = room(found)
+        there, step = room(found), gain_step(found)
+        # The largest integral has a K_p by which the queue's own moves take p to zero, or past a
+        # step of its gains.
         moves = there is not None and not there.suffices
-        if there is not None and moves:
-            # The largest integral has a K_p by which the queue's own moves take p to zero.
-            most_k_p = gains.k_p * there.room_pkts / (ROOM * there.swing_pkts)
+        share = there.room_pkts / (ROOM * there.swing_pkts) if there is not None and moves else 1.0
+        if step is not None:
+            share = min(share, max(step.room_pkts / (ROOM * step.swing_pkts), SLOWER))
+        if share < 1:
+            most_k_p = share * gains.k_p
             gains = pi_stabilising_set.choose([place], loop.interval_s, most_k_p)
             found = made_with(gains)
     except ScenarioError:
         return None
+    clear = step is not None and gain_step(found) is None
     note = (
         "The law's rule has no gains that are stable here. These have the largest integral of all "
         f"with which |1/(1 + L)| is at most {CALM:g}"
-        + (", and the queue's own moves do not take the probability to zero." if moves else ".")
+        + (", and the queue's own moves do not take the probability to zero" if moves else "")
+        + (", and they stay within one step of the law's gains" if clear else "")
+        + "."
     )
     values = {"k_p": gains.k_p, "k_i": gains.k_i}
     return replace(found, gains=values, notes=[note], published=made.published)

@@ -11,6 +11,7 @@ from typing import Any
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities, registries
 from forebay.base.suggestions import hint
+from forebay.theory.design.room import step_within, swing_of_classes
 from forebay.theory.loop import expected_queue as expected
 from forebay.theory.loop import limit_cycle, margins
 from forebay.theory.loop.expected_queue import Expected
@@ -21,7 +22,7 @@ from forebay.theory.loop.virtual_queue import RateLoop
 from forebay.theory.plant.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.theory.plant.classes_at_rest import CoupledEquilibrium, MixedEquilibrium
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
-from forebay.theory.plant.plant import Plant
+from forebay.theory.plant.plant import Equilibrium, Plant
 from forebay.theory.plant.plants import plant_on
 from forebay.theory.plant.senders import SENDERS
 
@@ -29,6 +30,9 @@ from forebay.theory.plant.senders import SENDERS
 #: that needs less than that is of another kind. Halvings of the factor between what is calm and
 #: what is not.
 MORE, FEWER, CLOSER = 2.0**12, 2.0**4, 5
+#: The least share of gains that are calm which is taken to keep the queue's own moves within one
+#: step of a law's gains.
+SLOWER = 1 / 4
 #: Coefficients of a controller, which belong together.
 COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
 
@@ -370,21 +374,31 @@ def _as_reno(
 
     def calm(flows: float) -> bool:
         if flows not in known:
-            known[flows] = _peak(flows) <= CALM
+            loop = asked(flows)
+            calms = loop is not None and loop[1].stable
+            known[flows] = calms and margins.peak(loop[1].terms, loop[1].grid) <= CALM
         return known[flows]
 
-    def _peak(flows: float) -> float:
+    def asked(flows: float) -> tuple[Plant, Loop] | None:
+        """What closes the loop if the rule is asked for so many."""
         point = OperatingPoint(flows, rtt_s, per_s)
         try:
             made = base.design(point, link.target_pkts, [], start.probability)
             assert made is not None
             values = dict(params) | dict(made["params"]) | dict(params)
-            loop = plant_on(link, law, [*values.items()]).loop_at(link.flows, link.rtt_s)
+            plant = plant_on(link, law, [*values.items()])
+            there = plant.equilibrium(link.flows, link.rtt_s)
         except ScenarioError:
-            return math.inf
-        if loop is None or not loop.stable:
-            return math.inf
-        return margins.peak(loop.terms, loop.grid)
+            return None
+        return None if there is None else (plant, plant.loop(there))
+
+    def clear_of_steps(flows: float) -> bool:
+        """Whether the queue's own moves leave the gains as they are."""
+        found = asked(flows)
+        rests = found and found[0].mixed_senders(Equilibrium(found[1].point, found[1].model))
+        if not found or rests is None:
+            return True
+        return step_within(found[0].law, found[1], swing_of_classes(rests)) is None
 
     alike = plant_on(link, law, params).reno_flows(link.flows, link.rtt_s, link.target_pkts)
     start = OperatingPoint(alike, rtt_s, per_s)
@@ -409,7 +423,10 @@ def _as_reno(
     for _ in range(CLOSER):
         middle = math.sqrt(good * bad)
         good, bad = (middle, bad) if calm(middle) else (good, middle)
-    return OperatingPoint(good, rtt_s, per_s)
+    # Gains that much smaller would cost more than the steps of PIE's do.
+    shares = [SLOWER ** (i / CLOSER) for i in range(CLOSER + 1)]
+    clear = (good * one for one in shares if calm(good * one) and clear_of_steps(good * one))
+    return OperatingPoint(next(clear, good), rtt_s, per_s)
 
 
 def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:

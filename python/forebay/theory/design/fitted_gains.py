@@ -24,12 +24,14 @@ from forebay.base import quantities, registries
 from forebay.theory.design import calmer_settings, pi_forms, pi_stabilising_set
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import (
+    SLOWER,
     Design,
     LoneGainError,
     check_all_gains,
     gain_params_of,
 )
 from forebay.theory.design.pi_stabilising_set import ANY, PiGains
+from forebay.theory.design.room import ROOM, gain_step
 from forebay.theory.loop import disturbances
 from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
 from forebay.theory.plant.plants import plant_on
@@ -347,7 +349,13 @@ def _calmer(
     needed_pkts = min(ABOVE_EMPTY * queue_pkts, most_pkts)
     if free and target_pkts < 0.9 * needed_pkts and "target" in dict(made.params):
         return "target", f"{_rounded(needed_pkts):g}p"
-    if share > MOST_NOISE:
+    slower = 0.9 * MOST_NOISE / share if share > MOST_NOISE else 1.0
+    step = gain_step(made)
+    # The reach is as K_p, which is about as the goal.
+    needed = step.room_pkts / (ROOM * step.swing_pkts) if step is not None else 1.0
+    if needed > SLOWER:
+        slower = min(slower, 0.9 * needed if needed < 1 else 1.0)
+    if slower < 1:
         model = made.model()
         values = {name: value for name, value, _ in model.goals}
         slowed = model.slowed_by
@@ -356,7 +364,7 @@ def _calmer(
             assert key is not None
             now, slowest = float(sets.get(key, values[key])), SLOWEST * float(values[key])
             if now > 1.01 * slowest:
-                return key, f"{max(slowest, 0.9 * now * MOST_NOISE / share):.3g}"
+                return key, f"{max(slowest, slower * now):.3g}"
     return None, ""
 
 
@@ -441,6 +449,12 @@ def _line(
     words += f"; S {peak:.2g}"
     if peak > calmer_settings.CALM:
         words += ", above 2: expect oscillation"
+    step = gain_step(made)
+    if step is not None:
+        words += (
+            f", whose gains step {step.room_pkts:.2g} packets from the set-point: expect the queue "
+            "above it, or take pi2"
+        )
     if math.isfinite(made.settling_s):
         words += f", settles in {made.settling_s:.2g} s"
     if many > few:

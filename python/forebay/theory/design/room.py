@@ -1,22 +1,38 @@
-"""How far below its set-point a law's probability is cut at zero, beside how far flows swing the
-queue: an integral loses what is cut off, and the queue settles lower."""
+"""How far from its set-point a law leaves its linear model, beside how far flows swing the queue.
+
+- Below it the probability is cut at zero: an integral loses what is cut off, and the queue settles
+  lower.
+- PIE's gains step with its probability (RFC 8033 section 4.2). A change that crosses a step is made
+  with the gains of where it began: upwards with the smaller ones, and downwards with the larger
+  ones. So p loses at each crossing, and the integral makes up for it by a queue above its
+  set-point. With gains g1 below and g2 above, a sample loses (g2/g1 − g1/g2)/4 times the mean
+  square of its change and the density at the step: nothing, if p moved by small changes.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from forebay._native import OperatingPoint
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.theory.plant.senders import SENDERS
 
 if TYPE_CHECKING:
+    from forebay._native import LawModel
     from forebay.theory.design.designed_law import Design
+    from forebay.theory.loop.loop import Loop
+    from forebay.theory.plant.classes_at_rest import MixedEquilibrium
 
 #: With room for this number of standard deviations of the queue, the probability seldom reaches
 #: zero.
 ROOM = 4.0
 #: What the queue moves by whoever sends: it is counted in whole packets.
 LEAST_SWING_PKTS = 0.5
+#: Gains that differ by this factor between probabilities that differ by `NEAR` step there.
+STEPS, NEAR = 1.5, 2 ** (1 / 8)
 
 
 class Room(NamedTuple):
@@ -31,26 +47,99 @@ class Room(NamedTuple):
         return self.room_pkts >= ROOM * self.swing_pkts
 
 
+class GainStep(NamedTuple):
+    """A law's gains grow by `factor` above a `probability` of signals, which the law comes to
+    room_pkts from its set-point; the windows' sawteeth swing the queue by swing_pkts."""
+
+    probability: float
+    factor: float
+    room_pkts: float
+    swing_pkts: float
+
+
 def room(made: Design) -> Room | None:
     """None for a law that does not integrate the queue itself."""
-    if made.loop is None:
+    if made.loop is None or not _integrates_queue(made.loop):
         return None
-    model = made.loop.model
-    if not model["integrates"] or model["average"] is not None or model["one_sided"]:
+    p = made.loop.point.probability if made.senders is None else made.senders.probability
+    return Room(p / made.loop.model["proportional"], _swing_of(made))
+
+
+def gain_step(made: Design) -> GainStep | None:
+    """The nearest step of a law's gains within the reach of the queue's own moves, by either plant:
+    packets of Reno need a smaller p than 2/W²."""
+    law, swing = made.model(), _swing_of(made)
+    loops = [loop for loop in (made.loop, made.sawtooth) if loop is not None]
+    found = [step for loop in loops if (step := step_within(law, loop, swing)) is not None]
+    return min(found, key=lambda one: one.room_pkts, default=None)
+
+
+def step_within(law: LawModel, loop: Loop, swing_pkts: float) -> GainStep | None:
+    """The same of a law at rest, by its linear models at other loads."""
+    if not _integrates_queue(loop):
         return None
-    p = made.loop.point.probability
-    classes = [(PLAIN, made.link.flows, made.point.window_pkts)]
-    if made.senders is not None:
-        p = made.senders.probability
-        classes = [(one.tcp, one.flows, one.window_pkts) for one in made.senders.classes]
-    swing_pkts = math.hypot(
+    here, p0 = loop.model["proportional"], loop.point.probability
+    reach = ROOM * swing_pkts * here
+    found = [
+        GainStep(p, factor, abs(p - p0) / here, swing_pkts)
+        for end in (min(p0 + reach, 1.0), max(p0 - reach, 0.01 * p0))
+        for p, factor in _steps(law, loop.point, end)
+    ]
+    return min(found, key=lambda one: one.room_pkts, default=None)
+
+
+def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[float, float]]:
+    """Probabilities at which the law's gains step on the way to `end`, and the factor upwards."""
+
+    def gain(p: float) -> float:
+        flows = point.rtt_s * point.capacity_pkts_per_s * math.sqrt(p / 2)
+        model = law.linear(OperatingPoint(flows, point.rtt_s, point.capacity_pkts_per_s))
+        return math.nan if model is None else model["proportional"]
+
+    def stepped(low: float, high: float) -> bool:
+        return not 1 / STEPS < gain(high) / gain(low) < STEPS
+
+    p0 = point.probability
+    pieces = max(1, math.ceil(abs(math.log(end / p0) / math.log(NEAR))))
+    way = [p0 * (end / p0) ** (i / pieces) for i in range(pieces + 1)]
+    for a, b in itertools.pairwise(way):
+        if not stepped(a, b):
+            continue
+        before, after = a, b
+        for _ in range(40):
+            middle = math.sqrt(before * after)
+            before, after = (before, middle) if stepped(before, middle) else (middle, after)
+        yield after, gain(max(before, after)) / gain(min(before, after))
+
+
+def swing_pkts(senders: Iterable[tuple[str, float, float]], p: float) -> float:
+    """Standard deviation of the queue by the sawteeth of (sender, flows, window) where a signal
+    comes with p."""
+    return math.hypot(
         LEAST_SWING_PKTS,
         *(
             _share(SENDERS[tcp].reduction(p)) * window_pkts * math.sqrt(flows)
-            for tcp, flows, window_pkts in classes
+            for tcp, flows, window_pkts in senders
         ),
     )
-    return Room(p / model["proportional"], swing_pkts)
+
+
+def swing_of_classes(rests: MixedEquilibrium) -> float:
+    """`swing_pkts` of classes at rest."""
+    classes = [(one.tcp, one.flows, one.window_pkts) for one in rests.classes]
+    return swing_pkts(classes, rests.probability)
+
+
+def _swing_of(made: Design) -> float:
+    if made.senders is not None:
+        return swing_of_classes(made.senders)
+    point = made.point
+    return swing_pkts([(PLAIN, made.link.flows, point.window_pkts)], point.probability)
+
+
+def _integrates_queue(loop: Loop) -> bool:
+    model = loop.model
+    return model["integrates"] and model["average"] is None and not model["one_sided"]
 
 
 def _share(reduction: float) -> float:
