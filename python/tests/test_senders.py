@@ -287,7 +287,7 @@ def test_what_has_no_rest_is_told() -> None:
     assert mix("pi", tcp="prague").settle(300, 0.06)[0] == "linear"
     assert mix("droptail", tcp="cubic").settle(30, 0.06)[0] == "unmodelled"
     with pytest.raises(ScenarioError, match=r"windows would be below the least that cubic keeps"):
-        design("pi", "50Mbit/s", 1000, "60ms", packet="1500B", tcp="cubic")
+        design("pi", "50Mbit/s", 400, "60ms", packet="1500B", tcp="cubic")
 
 
 # --- the loop of several ----------------------------------------------------------------------
