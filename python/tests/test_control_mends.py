@@ -394,3 +394,10 @@ def test_json_has_the_interval_and_the_advice(cli: Cli) -> None:
     assert found["interval_s"] == pytest.approx(0.5e-3)
     assert found["at_published_interval"]["phase_deg"] < 5
     assert found["advice"]["set"].startswith("beta=")
+
+
+def test_a_signal_for_most_packets_is_no_signal_for_one_in_one() -> None:
+    made = design("pi", "50Mbit/s", 300, "60ms", packet="1500B", tcp="prague", target="100p")
+    assert "need a signal for 7.8 of ten packets: p0 = 78.23 %" in reasons.paragraph(made)
+    made = design("pi", "15Mbit/s", 60, "246ms")
+    assert "signal for one packet in " in reasons.paragraph(made)

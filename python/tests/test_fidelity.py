@@ -23,6 +23,8 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import fidelity  # noqa: E402
 import fidelity_linux  # noqa: E402
+import udp_prague  # noqa: E402
+from beside import Comparison  # noqa: E402
 
 CASES = [
     "A.RED.g1.N100",
@@ -65,4 +67,20 @@ def check(case: dict[str, Any]) -> None:
         for figure in fidelity.compare(case, window, seeds=3)
         if not figure.within
     ]
+    assert not outside
+
+
+@pytest.mark.parametrize(
+    ("case", "beside"),
+    [((100, 20, 1), False), ((20, 20, 8), False), ((20, 20, 2), True), ((20, 5, 1), True)],
+)
+def test_prague_is_as_the_l4s_team_s_own_sender(
+    case: tuple[int, int, int], beside: bool, tmp_path: Path
+) -> None:
+    """Where its pace decides: a step, and windows of about two packets."""
+    theirs = json.loads(udp_prague.THEIRS.read_text())[udp_prague.name(case, beside)]
+    text = udp_prague.scenario(case, udp_prague.OURS, beside)
+    ours = udp_prague.figures(text, tmp_path, 6, "packets")
+    compared = [Comparison(it, theirs[it.key], ours[it.key]) for it in udp_prague.FIGURES]
+    outside = [f"{it.figure.title}: {it.cell()}" for it in compared if not it.within]
     assert not outside

@@ -112,12 +112,12 @@ impl WindowLaw {
         }
     }
 
-    /// It keeps no smaller window.
+    /// It keeps no smaller window. Prague's is a pace below two packets, down to 100 kbit/s.
     pub const fn least_pkts(self) -> f64 {
         match self {
-            WindowLaw::Reno | WindowLaw::IndependentReno => 0.0,
+            WindowLaw::Reno | WindowLaw::IndependentReno | WindowLaw::Prague => 0.0,
             WindowLaw::Cubic => 1.0,
-            WindowLaw::Dctcp | WindowLaw::Prague => 2.0,
+            WindowLaw::Dctcp => 2.0,
         }
     }
 

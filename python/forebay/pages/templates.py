@@ -41,11 +41,19 @@ def template(name: str) -> Template:
         "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
+        "one_in": _one_in,
         "or_unlimited": lambda number, unit: (
             f"{number:.1f}{unit}" if math.isfinite(number) else "unlimited"
         ),
     }
     return environment.get_template(name)
+
+
+def _one_in(probability: float) -> str:
+    """A probability as so many packets of which one is meant; of ten where that says too little."""
+    if probability > 0.3:
+        return f"{10 * probability:.1f} of ten packets"
+    return f"one packet in {1 / probability:.0f}"
 
 
 def html(name: str, **values: Any) -> str:

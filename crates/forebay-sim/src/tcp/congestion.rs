@@ -184,6 +184,9 @@ pub trait CongestionControl: Send + Sized {
     /// It answers marks in [`Self::on_ack`]: the stack makes no reduction for them.
     const ANSWERS_MARKS: bool = false;
 
+    /// What its pace keeps back is no less a sign that the path holds it back than a full window is.
+    const PACED: bool = false;
+
     /// All of its packets are ECN-capable, a SYN and those that are sent again, too (the kernel's
     /// `TCP_CONG_NEEDS_ECN`); others' are not (RFC 3168 sections 6.1.1 and 6.1.5).
     const MARKS_ALL: bool = false;

@@ -2,14 +2,22 @@
 //! for the Internet with L4S (RFC 9330). It paces, grows while it answers marks, and gets the
 //! rate of a flow of 25 ms where its round trip is shorter.
 
+use forebay_core::cast::whole_u32;
+
 use super::{
-    AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, Window,
-    LEAST_CWND_PKTS,
+    AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, LEAST_CWND_PKTS,
 };
 use crate::tcp::Config;
 
 /// Gain g of the estimate of the share of marks (section 2.4.2).
 const GAIN: f64 = 1.0 / 16.0;
+/// The pace is so much above the window in a round trip for half of a virtual one, and below it for
+/// the other: a step finds packets to mark in each, not all of one and none of the next
+/// (`RATE_OFFSET` of TCP Prague and UDP-Prague).
+const PACE_OFFSET: f64 = 0.03;
+/// Below a window of two packets the pace alone holds the rate, down to 100 kbit/s (`MINIMUM_RATE`,
+/// `PRAGUE_MINRATE`).
+const LEAST_BYTES_PER_S: f64 = 12_500.0;
 /// Shorter round trips grow and fall as one of this length (section 2.4.4).
 const REFERENCE_RTT_NS: u64 = 25_000_000;
 
@@ -21,7 +29,8 @@ pub struct Prague {
     /// Packets that arrived in this virtual round trip, and marked ones among them.
     delivered_pkts: u32,
     ce_pkts: u32,
-    /// The virtual round trip is over at this time, once this number is acknowledged.
+    /// When the virtual round trip began; it is over at that time, once this number is acknowledged.
+    round_start_ns: u64,
     round_end_ns: u64,
     round_end: u32,
     /// Until then a mark is part of a reduction that was made.
@@ -30,6 +39,9 @@ pub struct Prague {
     reduced_to: f64,
     /// Marked packets among those of this ACK, which let nothing grow.
     ack_ce_pkts: u32,
+    /// Pace over that of the window.
+    pace: f64,
+    payload_bytes: f64,
 }
 
 /// A round trip as it counts for growth and reductions: the reference at least.
@@ -50,6 +62,7 @@ impl Prague {
         }
         (self.delivered_pkts, self.ce_pkts) = (0, 0);
         self.round_end = sample.next;
+        self.round_start_ns = sample.now;
         self.round_end_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
     }
 
@@ -60,7 +73,8 @@ impl Prague {
             return;
         }
         self.reduced_until_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
-        let cwnd = (self.window.cwnd * (1.0 - self.alpha / 2.0)).max(LEAST_CWND_PKTS);
+        let least = LEAST_BYTES_PER_S * sample.srtt_ns as f64 / 1e9 / self.payload_bytes;
+        let cwnd = (self.window.cwnd * (1.0 - self.alpha / 2.0)).max(least);
         self.reduced_to = cwnd / self.window.cwnd;
         self.window.cwnd = cwnd;
         self.window.ssthresh = cwnd;
@@ -72,6 +86,9 @@ impl CongestionControl for Prague {
 
     const ANSWERS_MARKS: bool = true;
 
+    /// Its pace is what holds it back, and its window is a little more.
+    const PACED: bool = true;
+
     fn new(config: &Config) -> Prague {
         Prague {
             window: RealWindow::new(config.window_pkts),
@@ -79,11 +96,23 @@ impl CongestionControl for Prague {
             alpha: 1.0,
             delivered_pkts: 0,
             ce_pkts: 0,
+            round_start_ns: 0,
             round_end_ns: 0,
             round_end: 0,
             reduced_until_ns: 0,
             reduced_to: 1.0,
             ack_ce_pkts: 0,
+            pace: 1.0,
+            payload_bytes: f64::from(config.payload_bytes),
+        }
+    }
+
+    /// Two packets at least, and no fewer than the pace needs: it is the pace that holds them back.
+    fn cwnd_pkts(&self) -> u32 {
+        let cwnd = self.window.cwnd;
+        match self.in_slow_start() {
+            true => whole_u32(cwnd.max(1.0)),
+            false => whole_u32((cwnd * (1.0 + PACE_OFFSET)).ceil().max(LEAST_CWND_PKTS)),
         }
     }
 
@@ -97,6 +126,15 @@ impl CongestionControl for Prague {
         if sample.ce_pkts > 0 {
             self.answer_marks(sample);
         }
+        let half_ns = virtual_rtt_ns(sample.srtt_ns) / 2;
+        self.pace = match sample.now < self.round_start_ns + half_ns {
+            true => 1.0 + PACE_OFFSET,
+            false => 1.0 / (1.0 + PACE_OFFSET),
+        };
+    }
+
+    fn ssthresh_pkts(&self) -> u32 {
+        whole_u32(self.window.ssthresh.max(LEAST_CWND_PKTS))
     }
 
     /// A packet in a virtual round trip, for what arrived without a mark (section 2.4.3): a
@@ -122,11 +160,14 @@ impl CongestionControl for Prague {
         self.window.lower(self.window.cwnd / 2.0 / taken)
     }
 
-    /// The window in a round trip, twice that in slow start (section 2.4.5).
+    /// The window in a round trip, up and down by a little; twice that in slow start (section 2.4.5).
     fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, payload_bytes: u16) -> f64 {
-        let ratio = if self.in_slow_start() { 2.0 } else { 1.0 };
-        let window = self.window.cwnd().max(f64::from(pkts));
-        ratio * window * f64::from(payload_bytes) * 1e9 / srtt_ns.max(1) as f64
+        let window = match self.in_slow_start() {
+            true => 2.0 * self.window.cwnd.max(f64::from(pkts)),
+            false => self.pace * self.window.cwnd,
+        };
+        let rate = window * f64::from(payload_bytes) * 1e9 / srtt_ns.max(1) as f64;
+        rate.max(LEAST_BYTES_PER_S)
     }
 }
 
@@ -189,6 +230,34 @@ mod tests {
         };
         let (short, long) = (rate_gain(5), rate_gain(25));
         assert!((short / long - 1.0).abs() < 0.1, "{short} {long}");
+    }
+
+    #[test]
+    fn a_window_below_two_packets_is_a_pace() {
+        let mut w = flow(0.5);
+        w.on_ack(&ack_sample(MS, RTT, 1, 0));
+        assert_eq!((w.cwnd_pkts(), w.ssthresh_pkts()), (2, 2));
+        let rate = w.bytes_per_s(2, RTT, 1000);
+        assert!((rate / 1.03 - 0.5 * 1000.0 / 0.05).abs() < 1.0, "{rate}");
+        // Marks take it down to 100 kbit/s, and no further.
+        w.alpha = 1.0;
+        for now in 1..100 {
+            w.on_ack(&ack_sample(now * RTT, RTT, 1, 1));
+        }
+        assert!((w.window.cwnd * 1448.0 / 0.05 - 12_500.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_pace_is_above_the_window_s_for_half_of_a_virtual_round_trip() {
+        let mut w = flow(100.0);
+        let mut rate = |now: u64| {
+            w.on_ack(&ack_sample(now, 5 * MS, 0, 0));
+            let una = u32::from(now == 0);
+            w.round_end = una;
+            w.bytes_per_s(100, 5 * MS, 1000) / (100.0 * 1000.0 / 0.005)
+        };
+        let seen = [0, 5, 12, 13, 20, 24].map(|ms| rate(ms * MS) > 1.0);
+        assert_eq!(seen, [true, true, true, false, false, false]);
     }
 
     #[test]

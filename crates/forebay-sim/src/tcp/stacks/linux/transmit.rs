@@ -98,8 +98,9 @@ impl<C: CongestionControl> Linux<C> {
                 break;
             }
             let first = self.connection.next;
-            if first >= end || self.connection.held(step) {
-                limited = false;
+            let held = first < end && self.connection.held(step);
+            if first >= end || held {
+                limited = C::PACED && held;
                 break;
             }
             // A segment of several packets waits or goes as one.
