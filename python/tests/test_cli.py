@@ -130,6 +130,12 @@ def test_laws_load_nothing_that_is_slow_to_load() -> None:
     assert done.stderr == "[]\n"
 
 
+def test_the_package_is_the_command() -> None:
+    words = [sys.executable, "-m", "forebay", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("forebay ")
+
+
 def test_schema_is_json(cli: Cli) -> None:
     schema = json.loads(cli("schema").stdout)
     assert "bottleneck" in schema["properties"]

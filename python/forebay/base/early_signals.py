@@ -18,9 +18,12 @@ from _signal import (  # type: ignore[import-not-found]
 
 
 def _is_command() -> bool:
-    """Whether this process is the command, as a script or by `python -m forebay.cli`."""
+    """Whether this process is the command, as a script or by `python -m forebay`."""
     script = sys.argv[0] if sys.argv else ""
-    return script.endswith(("/forebay", "\\forebay.exe")) or "forebay.cli" in sys.orig_argv[:4]
+    modules = {"forebay", "forebay.cli"}
+    return script.endswith(("/forebay", "\\forebay.exe")) or bool(
+        modules.intersection(sys.orig_argv[:4])
+    )
 
 
 if _is_command() and getsignal(SIGINT) is default_int_handler:
