@@ -1,7 +1,8 @@
 """A hundred cases that were drawn, not chosen: real Linux in a guest, and Forebay, beside each other.
 
-    python bench/drawn.py draw --out bench/drawn.json
-    python bench/drawn.py run bench/drawn.json --runs bench/drawn.csv --out docs/reality-drawn.md
+    python bench/drawn.py draw --out experiments/reality/drawn.json
+    python bench/drawn.py run experiments/reality/drawn.json \\
+        --runs experiments/reality/drawn.csv --out docs/reality-drawn.md
 
 Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness can
 run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was stopped
@@ -24,9 +25,9 @@ from typing import Any
 
 import linux
 from beside import Comparison, table
+from beside import run as runs_of
 from fidelity_guest import digest, keep, made, read
 from fidelity_linux import FIGURES, TOLERANCE, figures
-from beside import run as runs_of
 
 from forebay.base.statistics import difference_and_interval
 from forebay.pages.tables import markdown_table
@@ -228,7 +229,7 @@ them had been run: {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, 
 with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to 200 ms,
 1 to 60 flows, each uniform in the logarithm, and at least {LEAST_SHARE_MBIT * 1e3:g} kbit/s for a
 flow; a third with two round trips. Each is run on the real kernel in a guest (`--engine kernel`,
-{seeds} seeds, kept in `bench/drawn.csv`), which [fidelity-guest.md](fidelity-guest.md) lays beside the
+{seeds} seeds, kept in `experiments/reality/drawn.csv`), which [fidelity-guest.md](fidelity-guest.md) lays beside the
 reference's runs, and simulated ({ours} seeds).{left}
 
 A figure is inside with {TOLERANCE}. A miss is *proven* where the whole 95 % interval of the
