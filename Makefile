@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -45,6 +45,7 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality.md: every law simulated and on real Linux (an hour or two)"
 	@echo "make reality-page  the same page from what Linux did when it was last measured (3 min)"
+	@echo "make reality-drawn  docs/reality-drawn.md: a hundred drawn cases of Linux's queues, simulated and on real Linux"
 	@echo "make reality-attached  docs/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
 	@echo "make reality-realtime  docs/reality-*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
@@ -166,6 +167,11 @@ fidelity-guest: guests
 	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/fidelity_guest.py \
 		--reference $(REFERENCE)/linux.json bench/linux.json \
 		--runs bench/fidelity_guest.csv --out docs/fidelity-guest.md
+
+# Drawn cases: guests run what is not kept, and the page is of all.
+reality-drawn: guests
+	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/drawn.py run experiments/reality/drawn.json \
+		--runs experiments/reality/drawn.csv --out docs/reality-drawn.md
 
 TRACES ?= ../shared/traces
 

@@ -25,6 +25,11 @@ from forebay import Result
 
 SEEDS = 10
 
+#: What the figures may differ by, in words.
+TOLERANCE = """\
+10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or
+three times the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's
+index"""
 FIGURES = (
     Figure("mean delay (ms)", "delay_ms.mean", "delay_mean_s", share=0.10, least=1e-3, scale=1e3),
     Figure(
@@ -95,9 +100,7 @@ def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int, more: int)
 Each row is a scenario of the reference runs, in which the kernel's own TCP and queues run in
 virtual time (3 seeds), run here with {seeds} seeds. The last {more} are runs of ours with the
 reference's harness (`bench/linux.json`). A cell shows *Linux → Forebay*; bold is outside
-the tolerance: 10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or
-three times the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's
-index.
+the tolerance: {TOLERANCE}.
 
 {count_within(rows)}
 

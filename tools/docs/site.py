@@ -53,6 +53,7 @@ SECTIONS: dict[str, list[str]] = {
         *("docs/differences.md", "docs/reality.md"),
         *(
             "docs/reality-realtime.md",
+            "docs/reality-drawn.md",
             "docs/reality-attached.md",
             "docs/reality-modern.md",
             "experiments/",

@@ -129,6 +129,7 @@ impl FarEnd<'_> {
             return None;
         };
         if receiver.ends_run(&packet, &config.acks) {
+            receiver.end_compression();
             let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
             enter(self.agenda, ack);
         }

@@ -59,6 +59,19 @@ const ECHO: u8 = 1;
 const LAST_CE: u8 = 2;
 /// A packet was ECN-capable.
 const CAPABLE: u8 = 4;
+/// One ACK for several packets behind a gap waits: `ack_due` is its time.
+const COMPRESSED: u8 = 8;
+/// ACKs that told of packets behind the gap since the edge moved last: the lowest bit of two.
+const DUPLICATE: u8 = 16;
+const DUPLICATES: u8 = 3 * DUPLICATE;
+
+/// After so many duplicate ACKs (`TCP_FASTRETRANS_THRESH`) a receiver of Linux joins what they say
+/// for a millisecond and the slack of its timer (`__tcp_ack_snd_check`; `tcp_comp_sack_delay_ns` and
+/// `_slack_ns`). Below a round trip of 3 ms it is a third of that, and 44 packets end it: neither is here.
+const COMPRESSION_NS: u64 = 1_010_000;
+/// A report of more blocks than so many is not joined with what it would push out
+/// (`TCP_SACK_BLOCKS_EXPECTED`).
+const EXPECTED_BLOCKS: usize = 2;
 
 /// A receiver's state.
 #[derive(Clone, Debug)]
@@ -74,8 +87,8 @@ pub struct Receiver {
     held: SmallVec<[Block; 2]>,
     next: u32,
     connection: u16,
-    /// What it has seen of ECN, as bits: the state is one cache line.
-    ecn: u8,
+    /// What it has seen of ECN, and of gaps, as bits: the state is one cache line.
+    seen: u8,
     /// ACKs left that are not delayed.
     quick: u8,
     /// Marked packets of this connection.
@@ -95,7 +108,7 @@ pub enum Reply {
     Now,
     /// Wait for one more packet, or until `ack_due`.
     Later,
-    /// It belongs to an earlier connection, or has no data.
+    /// It belongs to an earlier connection, has no data, or the ACK that waits will tell of it.
     Nothing,
 }
 
@@ -118,7 +131,7 @@ impl Receiver {
             held: SmallVec::new(),
             next: 0,
             connection: 0,
-            ecn: 0,
+            seen: 0,
             quick: 0,
             ce_pkts: 0,
             last_ms: 0,
@@ -132,7 +145,7 @@ impl Receiver {
         self.held.clear();
         self.next = 0;
         self.connection = connection;
-        self.ecn = 0;
+        self.seen = 0;
         self.ack_due = u64::MAX;
         self.ce_pkts = 0;
         self.rtt_8ms = 0;
@@ -142,6 +155,10 @@ impl Receiver {
     /// The ACK that waits is due: when it was. One that nothing came to join may wait longer the next
     /// time (`tcp_delack_timer_handler`).
     pub fn take_due(&mut self) -> u64 {
+        if self.seen & COMPRESSED != 0 {
+            self.set_seen(COMPRESSED, false);
+            return std::mem::replace(&mut self.ack_due, u64::MAX);
+        }
         let longer = u16::from(self.wait_ms) * 2;
         self.wait_ms = self.bounded_wait_ms(longer);
         std::mem::replace(&mut self.ack_due, u64::MAX)
@@ -241,24 +258,44 @@ impl Receiver {
 
     /// ECE for the next ACK.
     pub fn echo(&self) -> bool {
-        self.ecn & ECHO != 0
+        self.seen & ECHO != 0
     }
 
-    fn set_ecn(&mut self, bit: u8, is: bool) {
+    fn set_seen(&mut self, bit: u8, is: bool) {
         match is {
-            true => self.ecn |= bit,
-            false => self.ecn &= !bit,
+            true => self.seen |= bit,
+            false => self.seen &= !bit,
         }
     }
 
     /// Whether an ACK that waits leaves before this packet is taken: it tells of packets that were
-    /// marked, or were not, and the next one of the others (RFC 8257 section 3.2).
+    /// marked, or were not, and the next one of the others (RFC 8257 section 3.2), or of blocks among
+    /// which there is no place for it (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
-        acks.echoes_changes
-            && self.ack_due != u64::MAX
-            && (packet.traffic_class.ecn() == Ecn::Ce) != (self.ecn & LAST_CE != 0)
-            && packet.connection == self.connection
+        if self.ack_due == u64::MAX || packet.connection != self.connection {
+            return false;
+        }
+        let changes = acks.echoes_changes
+            && (packet.traffic_class.ecn() == Ecn::Ce) != (self.seen & LAST_CE != 0);
+        changes || self.seen & COMPRESSED != 0 && self.opens_block(packet.seq)
+    }
+
+    /// The ACK that told of several packets leaves now, before another packet is taken.
+    pub fn end_compression(&mut self) {
+        if self.seen & COMPRESSED != 0 {
+            self.set_seen(COMPRESSED, false);
+            self.ack_due = u64::MAX;
+        }
+    }
+
+    /// Whether a packet behind the gap joins none of the blocks that were changed last, of which there
+    /// are some already.
+    fn opens_block(&self, seq: u32) -> bool {
+        let touches = |&(start, end): &Block| seq + 1 >= start && seq <= end;
+        seq > self.next
+            && self.held.len() >= EXPECTED_BLOCKS
+            && !self.held[..EXPECTED_BLOCKS].iter().any(touches)
     }
 
     /// Takes a data packet at `now`; returns the reply and how many packets of data became
@@ -283,6 +320,7 @@ impl Receiver {
     #[inline(always)]
     fn take(&mut self, now: u64, seq: u32, patient: bool, acks: &AckPolicy) -> (Reply, u32) {
         let fills_gap = !self.held.is_empty();
+        let behind_gap = seq > self.next;
         let delivered = if seq == self.next && !fills_gap {
             self.next += 1;
             1
@@ -302,8 +340,38 @@ impl Receiver {
             };
             return (Reply::Later, delivered);
         }
+        if (behind_gap || fills_gap) && acks.delayed && acks.quick > 0 {
+            if let Some(reply) = self.compress(now, delivered, patient) {
+                return (reply, delivered);
+            }
+        }
         self.ack_due = u64::MAX;
         (Reply::Now, delivered)
+    }
+
+    /// What becomes of the ACK of a packet that comes while others are held: none if it leaves now.
+    #[inline(never)]
+    fn compress(&mut self, now: u64, delivered: u32, patient: bool) -> Option<Reply> {
+        let joins = patient && delivered <= 1 && !self.held.is_empty();
+        if delivered > 0 {
+            self.set_seen(DUPLICATES, false);
+        }
+        // One that leaves now tells what waited.
+        if !joins {
+            self.set_seen(COMPRESSED, false);
+            return None;
+        }
+        if self.seen & COMPRESSED != 0 && delivered == 0 {
+            return Some(Reply::Nothing);
+        }
+        if self.seen & DUPLICATES != DUPLICATES {
+            self.set_seen(COMPRESSED, false);
+            self.seen += DUPLICATE;
+            return None;
+        }
+        self.set_seen(COMPRESSED, true);
+        self.ack_due = now + COMPRESSION_NS;
+        Some(Reply::Later)
     }
 
     /// Whether a packet says more than its number, or what came before it did.
@@ -311,11 +379,11 @@ impl Receiver {
     fn is_told_by(&self, packet: &Packet) -> bool {
         packet.flags != Flags::default()
             || packet.traffic_class.ecn() == Ecn::Ce
-            || self.ecn & LAST_CE != 0
+            || self.seen & LAST_CE != 0
             || self.quick > 0
             || packet.seq == 0
             || packet.seq < self.next
-            || self.ecn & CAPABLE != 0 && packet.traffic_class.ecn() == Ecn::NotEct
+            || self.seen & CAPABLE != 0 && packet.traffic_class.ecn() == Ecn::NotEct
     }
 
     /// Takes such a packet: its ACK may have to leave at once.
@@ -346,7 +414,7 @@ impl Receiver {
                 self.hurry(acks.quick, acks);
             }
             // One that is not ECN-capable among others that are has been sent again.
-            let again = ecn == Ecn::NotEct && self.ecn & CAPABLE != 0;
+            let again = ecn == Ecn::NotEct && self.seen & CAPABLE != 0;
             // The mark on a packet that says CWR is the first of the next ones.
             let first_mark = ce && (!self.echo() || flags.ecn_signal());
             if again || first_mark && !acks.counts_marks {
@@ -354,7 +422,7 @@ impl Receiver {
             }
         }
         if !syn && ecn != Ecn::NotEct {
-            self.ecn |= CAPABLE;
+            self.seen |= CAPABLE;
         }
         // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
         // include/net/tcp_ecn.h; a count of marks has no CWR).
@@ -364,8 +432,8 @@ impl Receiver {
         // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
         // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
         let marks_change =
-            acks.counts_marks && ce != (self.ecn & LAST_CE != 0) && (ce || acks.echoes_changes);
-        self.set_ecn(LAST_CE, ce);
+            acks.counts_marks && ce != (self.seen & LAST_CE != 0) && (ce || acks.echoes_changes);
+        self.set_seen(LAST_CE, ce);
         // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
         let pushed = acks.quick > 0 && flags.push();
         let quick = self.quick > 0;
@@ -383,11 +451,11 @@ impl Receiver {
     /// (RFC 3168 section 6.1.3).
     fn update_echo(&mut self, ce: bool, flags: Flags) {
         if flags.ecn_signal() {
-            self.set_ecn(ECHO, false);
+            self.set_seen(ECHO, false);
         }
         if ce {
             self.ce_pkts += 1;
-            self.set_ecn(ECHO, true);
+            self.set_seen(ECHO, true);
         }
     }
 
@@ -458,6 +526,62 @@ mod tests {
 
     fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
         r.receive(0, &data(seq), &AT_ONCE)
+    }
+
+    /// A receiver of Linux that waits for packet 10, with its quick ACKs used up.
+    fn with_a_gap() -> Receiver {
+        let mut r = Receiver::new();
+        (0..10).for_each(|seq| {
+            r.receive(0, &data(seq), &LINUX);
+        });
+        r
+    }
+
+    #[test]
+    fn a_receiver_of_linux_joins_what_it_says_of_packets_behind_a_gap() {
+        let mut r = with_a_gap();
+        let mut take = |at, seq| {
+            let (reply, _) = r.receive(at, &data(seq), &LINUX);
+            (reply, r.ack_due)
+        };
+        // Three duplicate ACKs begin a recovery at once.
+        for seq in 11..14 {
+            assert_eq!(take(0, seq), (Reply::Now, u64::MAX));
+        }
+        let due = 500 + COMPRESSION_NS;
+        assert_eq!(take(500, 14), (Reply::Later, due));
+        assert_eq!(take(600, 15), (Reply::Nothing, due));
+        assert_eq!(r.take_due(), due);
+        assert_eq!(r.blocks(), [(11, 16)]);
+        // What fills the gap is told at once, with what waits.
+        assert_eq!(r.receive(700, &data(17), &LINUX).0, Reply::Later);
+        assert_eq!(r.receive(800, &data(10), &LINUX).0, Reply::Now);
+        assert_eq!((r.ack_due, r.next()), (u64::MAX, 16));
+        // The edge has moved: three more duplicates leave at once.
+        assert_eq!(r.receive(900, &data(18), &LINUX).0, Reply::Now);
+    }
+
+    #[test]
+    fn joined_acks_do_not_tell_of_more_blocks_than_they_have_room_for() {
+        let mut r = with_a_gap();
+        for seq in [11, 13, 11, 13, 14] {
+            r.receive(0, &data(seq), &LINUX);
+        }
+        assert!(r.ack_due < u64::MAX);
+        // One of both blocks goes on; another begins.
+        assert!(!r.ends_run(&data(15), &LINUX));
+        assert!(r.ends_run(&data(17), &LINUX));
+        r.end_compression();
+        assert_eq!(r.receive(0, &data(17), &LINUX).0, Reply::Later);
+    }
+
+    #[test]
+    fn others_than_linux_acknowledge_every_packet_behind_a_gap() {
+        let mut r = Receiver::new();
+        for seq in (0..10).chain(11..20) {
+            let (reply, _) = r.receive(0, &data(seq), &DELAYED);
+            assert!(seq < 10 || reply == Reply::Now);
+        }
     }
 
     #[test]

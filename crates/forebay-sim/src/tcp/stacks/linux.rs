@@ -431,7 +431,9 @@ impl<C: CongestionControl> Linux<C> {
         // A packet sent once tells the round trip, first by number, then by SACK; failing both,
         // the timestamp of the packet that moved the edge does, a copy as it may be.
         let by_number = acked.filter(|_| !copy_acked);
-        let by_stamp = head_ns.filter(|_| report.una_advanced).map(|at| (at, at));
+        let by_stamp = (head_ns.filter(|_| report.una_advanced))
+            .map(|at| now.saturating_sub(rtt::by_stamp_ns(at, now)))
+            .map(|at| (at, at));
         if let Some((first_ns, _)) = by_number.or(sacked).or(by_stamp) {
             let last_ns = sacked
                 .or(by_number)

@@ -609,3 +609,20 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
     host.ack(next + 2, &[]);
     assert_eq!((rate(&host).pkts, rate(&host).app_limited), (2, true));
 }
+
+#[test]
+fn a_copy_tells_the_round_trip_in_the_ticks_of_its_timestamp() {
+    // The copy is sent at 120.7 ms.
+    let rtt_of_answer_after = |after_ns: u64| {
+        let mut host = Host::<Listening>::connected();
+        host.now += RTT + 700_000;
+        host.ack(1, &[(2, 11)]);
+        host.now += after_ns;
+        host.ack(11, &[]);
+        host.tcp.congestion.rates.last().unwrap().rtt_ns
+    };
+    assert_eq!(rtt_of_answer_after(RTT + 200_000), Some(RTT));
+    assert_eq!(rtt_of_answer_after(RTT + 300_000), Some(RTT + MS));
+    // Within a tick it is one all the same.
+    assert_eq!(rtt::by_stamp_ns(5 * MS, 5 * MS + 900_000), MS);
+}
