@@ -353,7 +353,8 @@ def _calmer(
     step = gain_step(made)
     # The reach is as K_p, which is about as the goal.
     needed = step.room_pkts / (ROOM * step.swing_pkts) if step is not None else 1.0
-    if needed > SLOWER:
+    # A loop that is slow already would only be slower to come back from empty.
+    if needed > SLOWER and made.settling_s <= SETTLED_S:
         slower = min(slower, 0.9 * needed if needed < 1 else 1.0)
     if slower < 1:
         model = made.model()
