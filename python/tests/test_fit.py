@@ -98,7 +98,7 @@ def test_laws_without_a_rule_get_what_their_authors_advise() -> None:
     assert "no design rule" in fit("codel", slow).line
     # A law in each of many queues has many loops.
     apart = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, one_loop=False)
-    assert "loop for each flow" in fit("pi", apart).line
+    assert "a queue for each flow, for which there is no design rule" in fit("pi", apart).line
     assert dict(fit("pi", apart).params) == {"target": "50p"}
 
 

@@ -242,6 +242,32 @@ def test_a_report_answers_first() -> None:
     assert chance == "There is no other law to compare it with."
 
 
+def test_laws_without_a_set_point_have_none_to_hold() -> None:
+    """With no law that held one, "none" has nothing to stand for."""
+    held, *_ = sentences(laws=["droptail"], seeds=1)
+    assert held == "droptail has no set-point to hold."
+
+
+def test_a_report_says_which_sender_takes_most() -> None:
+    sender = '[[traffic]]\nkind = "ftp"\nlabel = "{}"\nflows = 2\nrtt = "{}"\npacket = "1000B"\n'
+    link = one_bottleneck(("10s", "20s"), "10Mbit/s", "100p", "", seeds=2)
+    uneven = link + sender.format("near", "10ms") + sender.format("far", "300ms")
+    laws = '[[law]]\nkind = "droptail"\n[[law]]\nkind = "fq-codel"\n'
+    said = answers(forebay.run(uneven + laws))
+    assert len(said) == 4
+    found = re.fullmatch(
+        r"Under (droptail|fq-codel) a flow of near gets ([\d.]+) times the goodput of one of far; "
+        r"the most even is (droptail|fq-codel), where the ratio is ([\d.]+)\.",
+        said[2],
+    )
+    assert found and found[1] != found[3] and float(found[2]) > float(found[4])
+    # Alike, no sentence; a page that asks for little does not get too little.
+    alike = link + sender.format("near", "50ms") + sender.format("far", "50ms")
+    web = '[[traffic]]\nkind = "web"\nlabel = "pages"\nflows = 2\nrtt = "50ms"\n'
+    for text in (alike, link + sender.format("near", "50ms") + web):
+        assert len(answers(forebay.run(f'{text}[[law]]\nkind = "fq-codel"\n', seeds=1))) == 3
+
+
 def test_what_was_run_folds_below_the_answers(tmp_path: Path) -> None:
     forebay.run(f'{ANSWERED}[[law]]\nkind = "codel"\n', seeds=1).report(tmp_path)
     page = (tmp_path / "report.html").read_text()

@@ -368,6 +368,9 @@ def test_a_page_says_what_was_run_and_how_to_repeat_it(tmp_path: Path) -> None:
     page = (out / "study.html").read_text()
     assert "forebay study s.toml" in page
     assert "64 runs at 16 points under red, droptail" in page
+    # It answers first; what was run folds below.
+    first = ['<ul class="answers">', "<table", "forebay study s.toml", "<svg"]
+    assert [page.index(part) for part in first] == sorted(page.index(part) for part in first)
     # A curve over each axis, and maps over each pair.
     assert page.count("<svg") == 3 * (1 + 3 + 3 + 1)
     assert "may be chance" in page

@@ -8,10 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import one_bottleneck, table, two_laws
+from rich.console import Console
 
 import forebay
 from forebay.base.metrics import TRAFFIC_METRICS
-from forebay.pages import tables
+from forebay.pages import tables, terminal
 
 
 def flows(label: str, count: int, rtt: str | list[str]) -> str:
@@ -94,6 +95,20 @@ def test_tables_frames_and_files_have_it(result: forebay.Result, tmp_path: Path)
     assert written.select(*TRAFFIC_METRICS).equals(frame.select(*TRAFFIC_METRICS))
     told = json.loads((tmp_path / "metrics.json").read_text())["runs"][0]["traffic"]
     assert told["far"] == pytest.approx(result.runs[0].traffic[1].metrics)
+
+
+def test_eighty_columns_have_every_column(result: forebay.Result) -> None:
+    """What has no room beside the others stands below, under the same names."""
+    screen = Console(width=80, highlight=False)
+    with screen.capture() as captured:
+        terminal.who_gets_what(screen, result)
+    shown = captured.get()
+    assert max(map(len, shown.splitlines())) <= 80 and "No room" not in shown
+    heads = [metric.title for metric in TRAFFIC_METRICS.values() if metric.name != "mark_rate"]
+    words = " ".join(shown.split())
+    for head in heads:
+        assert head in words or set(head.split()) <= set(words.split()), head
+    assert shown.count("near") == shown.count("far") > 2
 
 
 def test_the_store_and_a_study_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,8 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
         rows.append(
             [
                 metric.heading,
-                *([line.point] if pointed else []),
+                # A link's "up (client to server)" is "up".
+                *([line.point.partition(" (")[0] if short else line.point] if pointed else []),
                 law_name(line),
                 mean(line.a, metric),
                 mean(line.b, metric),

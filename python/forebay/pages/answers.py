@@ -40,9 +40,11 @@ def answers(result: Runs) -> list[str]:
         for i in range(len(result.plan.laws))
         if (info := result.plan.points[p]) and (runs := result.runs_of(p, i))
     ]
+    # By its label, as in a study.
+    shared = result.traffic.drop("traffic").rename({"label": "traffic"})
     return sentences(
         result.metrics.filter(bottleneck),
-        result.traffic.rename({"label": "traffic"}).filter(bottleneck, greedy(result.plan)),
+        shared.filter(bottleneck, greedy(result.plan)),
         measured,
         seeds=result.seeds,
     )
