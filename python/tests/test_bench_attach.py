@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import attach, attach_table
+from tools import reality
 
 SCENARIO = Path(attach.__file__).with_name("attach.toml")
 TABLE = SCENARIO.parents[1] / "experiments" / "reality" / "attached.csv"
@@ -113,3 +114,24 @@ def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
     page = TABLE.parents[2] / "docs" / "reality-attached.md"
     lines = page.read_text().split("## Cells")[1].splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(attached) + 2
+
+
+def test_a_miss_is_beyond_chance_where_no_simulated_run_comes_to_it() -> None:
+    figure = attach_table.FIGURES[1]
+
+    def beyond(difference: float, half_width: float) -> bool:
+        one = reality.Verdict(figure, {}, 10.0, difference, half_width)
+        return attach_table.beyond_chance(one)
+
+    # Of a deviation of 10 packets 1 is allowed.
+    assert not beyond(0.9, 0.1)
+    assert not beyond(1.5, 2.0)
+    assert beyond(1.5, 1.2) and beyond(-1.5, 1.2)
+
+
+def test_the_simulated_link_is_that_of_the_guest() -> None:
+    place = at_points()[0].as_attached()
+    link = place.tables["bottleneck"]
+    # Two packets of tbf, and ACKs that wait for no line.
+    assert (link["burst"], link["rate_back"]) == ("3000B", "1Tbit/s")
+    assert attach_table.of_engine(place, ["red"], "packets", 1)[0]["utilisation"] > 0.95
