@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import attach, attach_table
+from tools import reality
 
 SCENARIO = Path(attach.__file__).with_name("attach.toml")
 TABLE = SCENARIO.parents[1] / "experiments" / "reality" / "attached.csv"
@@ -60,21 +61,25 @@ def test_flows_start_when_the_scenario_says() -> None:
             [program, "send", "127.0.0.1", str(port), "reno", str(round(1e9 * base_s))],
             stdin=subprocess.PIPE,
         )
+        late_s, flows = [], []
+        assert client.stdin is not None
         try:
-            assert client.stdin is not None
             client.stdin.write(b"0\n200500000\n400000000\n")
             client.stdin.close()
-            late_s = []
+            server.settimeout(20)
             for offset_s in (0.0, 0.2005, 0.4):
                 flow, _ = server.accept()
+                flows.append(flow)
                 # Its data comes with it, though not all flows are there.
                 flow.recv(1)
                 late_s.append(time.monotonic() - base_s - offset_s)
         finally:
             client.kill()
             client.wait()
-    # A busy machine is late, and never early.
-    assert all(0 <= late < 0.15 for late in late_s)
+            for flow in flows:
+                flow.close()
+    # A busy machine is late, and none is early.
+    assert all(0 <= late < 1 for late in late_s)
 
 
 def test_starts_are_within_the_scenarios_interval() -> None:
@@ -113,3 +118,37 @@ def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
     page = TABLE.parents[2] / "docs" / "reality-attached.md"
     lines = page.read_text().split("## Cells")[1].splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(attached) + 2
+
+
+def test_a_miss_is_beyond_chance_where_no_simulated_run_comes_to_it() -> None:
+    figure = attach_table.FIGURES[1]
+
+    def beyond(difference: float, half_width: float) -> bool:
+        one = reality.Verdict(figure, {}, 10.0, difference, half_width)
+        return attach_table.beyond_chance(one)
+
+    # Of a deviation of 10 packets 1 is allowed.
+    assert not beyond(0.9, 0.1)
+    assert not beyond(1.5, 2.0)
+    assert beyond(1.5, 1.2) and beyond(-1.5, 1.2)
+
+
+def test_the_simulated_link_is_that_of_the_guest() -> None:
+    place = at_points()[0].as_attached()
+    link = place.tables["bottleneck"]
+    # Two packets of tbf, and ACKs that wait for no line.
+    assert (link["burst"], link["rate_back"]) == ("3000B", "1Tbit/s")
+    assert attach_table.of_engine(place, ["red"], "packets", 1)[0]["utilisation"] > 0.95
+
+
+def test_a_mean_that_further_simulated_runs_would_have_is_chance() -> None:
+    def one(delay_s: float) -> attach.Measured:
+        return attach.Measured("blue", delay_s, 0.01, 0.01, 0.01, 1.0)
+
+    told = {"blue": [one(delay_s) for delay_s in (0.030, 0.036, 0.042)]}
+    (_, _, near) = attach.table({"blue": [one(0.028)]}, told)
+    (_, _, far) = attach.table({"blue": [one(0.005)]}, told)
+    assert near.endswith("| delay (chance) |")
+    assert far.endswith("| delay |")
+    # Of many runs less is chance.
+    assert attach.spread([1.0, 2.0, 3.0], 9) < attach.spread([1.0, 2.0, 3.0], 1)

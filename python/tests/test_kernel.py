@@ -267,6 +267,7 @@ def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
     router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
     sh(f"ip -n r{router.tag} link del eth0")
     assert "(gone)" in router.did("list")
+    assert "(gone)" in router.did("stats", "eth0")
     sh(f"""
         ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
         ip -n r{router.tag} link set eth0 up

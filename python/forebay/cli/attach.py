@@ -17,6 +17,8 @@ from forebay.cli.options import LawKind, Settings, print_table, settings
 if TYPE_CHECKING:
     from forebay.kernel.statistics import LawCounts
 
+#: Of a device that is there no more, or is another by the same name.
+GONE = " (gone)"
 Device = Annotated[str, typer.Argument(metavar="DEV", help="Network device, such as eth0.")]
 
 
@@ -168,7 +170,7 @@ def list_(*, as_json: bool = False) -> None:
     rows = []
     for one in found:
         elsewhere = " (another namespace)" if one.namespace != here else ""
-        gone = " (gone)" if not elsewhere and not records.exists(one) else ""
+        gone = GONE if not elsewhere and not records.exists(one) else ""
         params = ", ".join(f"{key}={value}" for key, value in one.params.items())
         rate = quantities.rate(one.rate_bps)
         rows.append([one.device + elsewhere + gone, one.law, rate, one.engine, params])
@@ -188,7 +190,8 @@ def _show(found: list[LawCounts]) -> None:
 
     rows = [
         [
-            *(one.device, one.law, text(one.queue_pkts), text(one.queue_mean_pkts)),
+            *(one.device + ("" if one.present else GONE), one.law),
+            *(text(one.queue_pkts), text(one.queue_mean_pkts)),
             *(text(one.queue_std_pkts), text(one.delay_mean_s, 1, 1e3), text(one.p, 3, 100)),
             *(text(one.marks, 0), text(one.drops, 0), text(one.overflows, 0)),
             text(one.sent_bytes, 1, 1e-6),
