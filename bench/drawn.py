@@ -216,7 +216,7 @@ def page(drawn: Sequence[Drawn], planned: int) -> str:
     ours = len(drawn[0].figures[0].ours)
     theirs = [len(it.figures[0].theirs) for it in drawn]
     seeds = str(min(theirs)) if min(theirs) == max(theirs) else f"{min(theirs)} to {max(theirs)}"
-    left = "" if len(drawn) == planned else f" Of {planned} cases {len(drawn)} have been run."
+    left = "" if len(drawn) == planned else f" {len(drawn)} have been run so far, those of slow links first."
     rows = [(it.name, list(it.figures)) for it in drawn]
     return f"""# Drawn cases beside the Linux kernel
 
