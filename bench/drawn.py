@@ -5,8 +5,8 @@
         --runs experiments/reality/drawn.csv --out docs/reality-drawn.md
 
 Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness
-can run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was stopped
-goes on, and a new version of ours is laid beside it without a guest.
+can run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was
+stopped goes on, and a new version of ours is laid beside it without a guest.
 """
 
 from __future__ import annotations
@@ -229,10 +229,12 @@ make reality-drawn
 writes this page. Its {planned} cases were drawn with a fixed seed (`bench/drawn.py`), before any of
 them had been run: {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC
 with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to
-200 ms, 1 to 60 flows, each uniform in the logarithm, and at least {LEAST_SHARE_MBIT * 1e3:g} kbit/s for a
-flow; a third with two round trips. Each is run on the real kernel in a guest (`--engine kernel`,
+200 ms, 1 to 60 flows, each uniform in the logarithm, and at least
+{LEAST_SHARE_MBIT * 1e3:g} kbit/s for a flow; a third with two round trips.
+Each is run on the real kernel in a guest (`--engine kernel`,
 {seeds} seeds, kept in `experiments/reality/drawn.csv`), which
-[fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours} seeds).{left}
+[fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours}
+seeds).{left}
 
 A figure is inside with {TOLERANCE}. A miss is *proven* where the whole 95 % interval of the
 difference is outside (Welch's t); any other may be the chance of few seeds.
