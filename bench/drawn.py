@@ -1,12 +1,12 @@
-"""A hundred cases that were drawn, not chosen: real Linux in a guest, and Forebay, beside each other.
+"""A hundred cases that were drawn, not chosen: real Linux in a guest, and Forebay.
 
     python bench/drawn.py draw --out experiments/reality/drawn.json
     python bench/drawn.py run experiments/reality/drawn.json \\
         --runs experiments/reality/drawn.csv --out docs/reality-drawn.md
 
-Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness can
-run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was stopped
-goes on, and a new version of ours is laid beside it without a guest.
+Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness
+can run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was
+stopped goes on, and a new version of ours is laid beside it without a guest.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _case(number: int, draws: random.Random) -> dict[str, Any]:
         words = draws.choice(spelled)
     else:
         # Also beside senders without ECN, as often.
-        words = spelled[-1] if marks or (len(spelled) > 1 and draws.random() < 1 / 2) else spelled[0]
+        either = len(spelled) > 1
+        words = spelled[-1 if marks or (either and draws.random() < 1 / 2) else 0]
     words = words.format(**_sizes(rate_mbit, rtts_ms[0], draws))
     name = f"{kind}.{'-'.join(load)}{flows}.{rate_mbit:g}M.{rtts_ms[0]:g}ms"
     window = [20, 60] if rate_mbit <= FAST_MBIT else [15, 45]
@@ -136,8 +137,8 @@ def _group(sender: str, flows: int, rtt_ms: float, kind: str) -> dict[str, Any]:
 
 
 def _sizes(rate_mbit: float, rtt_ms: float, draws: random.Random) -> dict[str, int]:
-    """Of what Linux has no default for: a FIFO of one or two bandwidth-delay products, 50 packets at
-    least; RED's as tc-red(8) has them, `max` at 50 ms and 15 packets at least."""
+    """Of what Linux has no default for: a FIFO of one or two bandwidth-delay products, 50 packets
+    at least; RED's as tc-red(8) has them, `max` at 50 ms and 15 packets at least."""
     product_pkts = rate_mbit * 1e3 * rtt_ms / 8 / linux.PACKET_BYTES
     most = max(round(rate_mbit * 1e3 / 8 * 50), 15 * linux.PACKET_BYTES)
     least = most // 3
@@ -216,7 +217,8 @@ def page(drawn: Sequence[Drawn], planned: int) -> str:
     ours = len(drawn[0].figures[0].ours)
     theirs = [len(it.figures[0].theirs) for it in drawn]
     seeds = str(min(theirs)) if min(theirs) == max(theirs) else f"{min(theirs)} to {max(theirs)}"
-    left = "" if len(drawn) == planned else f" Of {planned} cases {len(drawn)} have been run."
+    left = f" {len(drawn)} have been run so far, those of slow links first."
+    left = "" if len(drawn) == planned else left
     rows = [(it.name, list(it.figures)) for it in drawn]
     return f"""# Drawn cases beside the Linux kernel
 
@@ -226,11 +228,13 @@ make reality-drawn
 
 writes this page. Its {planned} cases were drawn with a fixed seed (`bench/drawn.py`), before any of
 them had been run: {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC
-with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to 200 ms,
-1 to 60 flows, each uniform in the logarithm, and at least {LEAST_SHARE_MBIT * 1e3:g} kbit/s for a
-flow; a third with two round trips. Each is run on the real kernel in a guest (`--engine kernel`,
-{seeds} seeds, kept in `experiments/reality/drawn.csv`), which [fidelity-guest.md](fidelity-guest.md) lays beside the
-reference's runs, and simulated ({ours} seeds).{left}
+with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to
+200 ms, 1 to 60 flows, each uniform in the logarithm, and at least
+{LEAST_SHARE_MBIT * 1e3:g} kbit/s for a flow; a third with two round trips.
+Each is run on the real kernel in a guest (`--engine kernel`,
+{seeds} seeds, kept in `experiments/reality/drawn.csv`), which
+[fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours}
+seeds).{left}
 
 A figure is inside with {TOLERANCE}. A miss is *proven* where the whole 95 % interval of the
 difference is outside (Welch's t); any other may be the chance of few seeds.
@@ -262,7 +266,8 @@ def _values(figure: Comparison, values: Sequence[float]) -> str:
 
 
 def _run(args: argparse.Namespace) -> int:
-    cases = [case for case in json.loads(args.cases.read_text()) if re.search(args.only, case["id"])]
+    every = json.loads(args.cases.read_text())
+    cases = [case for case in every if re.search(args.only, case["id"])]
     known = read(args.runs)
     keys = {case["id"]: _key(case) for case in cases}
     if not args.page_only:
