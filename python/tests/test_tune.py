@@ -457,6 +457,10 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in page
     titles = re.findall("<h[23][^>]*>([^<]+)</h", page)
     assert len(titles) == len(set(titles)) == 10, titles
+    # What is chosen between, and what its names say.
+    (target,) = (row["set_point"] for row in printed["candidates"] if row["chosen"])
+    assert target == printed["params"]["target"] and f"<td>{target}</td>" in page
+    assert "the set-point is half of that search" in page
     # It answers first: the choice, a picture, and then the reasons.
     assert page.index("(chosen)") < page.index("<svg") < page.index("take pi with")
     assert page.index("take pi with") < page.index("Every place in numbers")

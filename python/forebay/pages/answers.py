@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from forebay.runs.experiment_runs import Runs
     from forebay.runs.steady_state import Measured, SetPoint
 
-    from forebay.studies.study import Study
-
 #: Goodput of one flow of a traffic.
 A_FLOW = "flow_goodput_bps"
 
@@ -47,18 +45,6 @@ def answers(result: Runs) -> list[str]:
         shared.filter(bottleneck, greedy(result.plan)),
         measured,
         seeds=result.seeds,
-    )
-
-
-def of_study(study: Study) -> list[str]:
-    """The same of a study, whose set-points are those of the points that it looks at."""
-    shared = study.traffic()
-    bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
-    return sentences(
-        study.frame().filter(bottleneck),
-        shared.filter(bottleneck, greedy(study.plan)) if study.plan else shared.clear(),
-        study.measured,
-        seeds=study.most_seeds,
     )
 
 

@@ -49,6 +49,20 @@ def traffic_table(study: Study) -> Table:
     )
 
 
+def told(study: Study) -> list[str]:
+    """What a report answers first, with the set-points of the points that are looked at one by
+    one."""
+    shared = study.traffic()
+    bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
+    greedy = answers.greedy(study.plan) if study.plan else pl.lit(False)
+    return answers.sentences(
+        study.frame().filter(bottleneck),
+        shared.filter(bottleneck, greedy),
+        study.measured,
+        seeds=study.most_seeds,
+    )
+
+
 def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bool = False) -> str:
     """The page, with every figure in it. metrics: what to draw; `SHOWN` if none is named."""
     axes = study.axes
@@ -90,7 +104,7 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         points=f"{len(study.points):,}",
         laws=study.points.laws,
         means=tables.laws_table(study, metrics),
-        answers=answers.of_study(study),
+        answers=told(study),
         warnings=study.warnings,
         gains=tables.gains_table(study),
         axes=[

@@ -141,7 +141,8 @@ def _candidate(one: Checked, tuning: TuningState) -> Findings:
     return {
         "label": one.candidate.label,
         "law": one.candidate.law,
-        "set_point": "".join(value for _, value in set_point(one.candidate)) or "–",
+        "set_point": "".join(value for _, value in set_point(one.candidate))
+        or ("–" if one.candidate.params else "default"),
         "params": dict(one.candidate.params),
         "origin": one.candidate.origin,
         "modelled": bool(one.candidate.local),
