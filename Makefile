@@ -93,7 +93,7 @@ MACHINE ?= $(abspath $(STAMPS)/virtual-machine)
 
 machine: $(STAMPS)/native
 	@sh tools/setup.sh programs needed qemu-system-x86_64=qemu-system-x86 clang-16=clang-16 \
-	  bpftool=bpftool tc=iproute2 iperf3=iperf3
+	  bpftool=bpftool tc=iproute2 iperf3=iperf3 cc=gcc,libc6-dev
 	FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m tools.virtual_machine setup
 
 test-kernel: guests $(STAMPS)/test $(STAMPS)/programs

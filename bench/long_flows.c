@@ -4,8 +4,7 @@
  *   long_flows send ADDRESS PORT CONGESTION_CONTROL BASE_NS < OFFSETS
  *
  * BASE_NS is a time of CLOCK_MONOTONIC; OFFSETS has a line for each flow, ns from there to its SYN. iperf3
- * connects its flows one after the other, and begins when all are there: a connection that was idle for
- * seconds tells its receiver a round trip of seconds, by which that opens its window.
+ * connects its flows one after the other, and begins when all are there, which is another transient.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -50,8 +50,7 @@ def test_a_rate_step_is_simulated_at_the_new_rate() -> None:
 
 
 def test_flows_start_when_the_scenario_says() -> None:
-    """And not when all have connected, one after the other: what waits so tells its receiver a
-    round trip of its waiting, by which that opens its window."""
+    """And not when all have connected, one after the other."""
     if shutil.which("cc") is None:
         pytest.skip("a C compiler is not here")
     with attach.flows_program() as program, socket.create_server(("127.0.0.1", 0)) as server:
