@@ -71,7 +71,7 @@ def test_a_design_for_prague_stays_within_a_step() -> None:
 def test_packets_of_prague_hold_the_set_point_beside_a_step(tmp_path: Path) -> None:
     """258 packets for 215, with gains that only a calm loop bounded."""
     (metrics,) = _run(tmp_path, "278Mbit/s", "prague", 23, "17ms", 215, '"l4s"', packet="687B")
-    assert abs(metrics["queue_mean_pkts"] - 215) < 0.03 * 215
+    assert abs(metrics["queue_mean_pkts"] - 215) < 0.05 * 215
 
 
 def test_packets_of_reno_beside_a_step_hold_more_than_the_set_point(tmp_path: Path) -> None:

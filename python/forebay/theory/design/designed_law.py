@@ -374,9 +374,12 @@ def _as_reno(
 
     def calm(flows: float) -> bool:
         if flows not in known:
-            loop = asked(flows)
-            calms = loop is not None and loop[1].stable
-            known[flows] = calms and margins.peak(loop[1].terms, loop[1].grid) <= CALM
+            found = asked(flows)
+            known[flows] = (
+                found is not None
+                and found[1].stable
+                and margins.peak(found[1].terms, found[1].grid) <= CALM
+            )
         return known[flows]
 
     def asked(flows: float) -> tuple[Plant, Loop] | None:
@@ -395,10 +398,11 @@ def _as_reno(
     def clear_of_steps(flows: float) -> bool:
         """Whether the queue's own moves leave the gains as they are."""
         found = asked(flows)
-        rests = found and found[0].mixed_senders(Equilibrium(found[1].point, found[1].model))
-        if not found or rests is None:
+        if found is None:
             return True
-        return step_within(found[0].law, found[1], swing_of_classes(rests)) is None
+        plant, loop = found
+        rests = plant.mixed_senders(Equilibrium(loop.point, loop.model))
+        return rests is None or step_within(plant.law, loop, swing_of_classes(rests)) is None
 
     alike = plant_on(link, law, params).reno_flows(link.flows, link.rtt_s, link.target_pkts)
     start = OperatingPoint(alike, rtt_s, per_s)
