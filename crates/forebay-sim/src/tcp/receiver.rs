@@ -67,7 +67,7 @@ const DUPLICATES: u8 = 3 * DUPLICATE;
 
 /// After so many duplicate ACKs (`TCP_FASTRETRANS_THRESH`) a receiver of Linux joins what they say
 /// for a millisecond and the slack of its timer (`__tcp_ack_snd_check`; `tcp_comp_sack_delay_ns` and
-/// `_slack_ns`). Below a round trip of 3 ms it is a third of that, and 44 packets end it: neither is here.
+/// `_slack_ns`). Left out: below a round trip of 3 ms it is a third of that, and 44 packets end it.
 const COMPRESSION_NS: u64 = 1_010_000;
 /// A report of more blocks than so many is not joined with what it would push out
 /// (`TCP_SACK_BLOCKS_EXPECTED`).

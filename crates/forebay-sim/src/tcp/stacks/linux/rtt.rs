@@ -8,8 +8,8 @@ const MAX_RTO_NS: u64 = 120_000_000_000;
 /// Timestamps count milliseconds (`TCP_TS_HZ`).
 const STAMP_NS: u64 = 1_000_000;
 
-/// The round trip as a timestamp tells it (RFC 7323 section 4), where only packets that were sent again
-/// are acknowledged: from one tick to another, so up to a millisecond more or less, and never none
+/// The round trip as a timestamp tells it (RFC 7323 section 4), where only packets that were sent
+/// again are acknowledged: from one tick to another, so up to a millisecond more or less, and never none
 /// (`tcp_rtt_tsopt_us`).
 pub fn by_stamp_ns(sent_ns: u64, now: u64) -> u64 {
     (now / STAMP_NS - sent_ns / STAMP_NS).max(1) * STAMP_NS
