@@ -120,7 +120,7 @@ def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
 
 
 def test_a_miss_is_beyond_chance_where_no_simulated_run_comes_to_it() -> None:
-    figure = attach_table.FIGURES[1]
+    figure = reality.FIGURES[1]
 
     def beyond(difference: float, half_width: float) -> bool:
         one = reality.Verdict(figure, {}, 10.0, difference, half_width)
