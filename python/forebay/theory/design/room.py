@@ -127,9 +127,7 @@ def swing_pkts(senders: Iterable[tuple[str, float, float]], p: float) -> float:
 def swing_of_classes(rests: MixedEquilibrium) -> float:
     """`swing_pkts` of classes at rest. L4S flows wait in a queue of their own, which no set-point
     holds."""
-    classes = [
-        (one.tcp, one.flows, one.window_pkts) for one in rests.classes if one.tcp in SENDERS
-    ]
+    classes = [(one.tcp, one.flows, one.window_pkts) for one in rests.classes if one.tcp in SENDERS]
     return swing_pkts(classes, rests.probability)
 
 
