@@ -109,7 +109,13 @@ fn low_latency_is_that_of_two_packets_but_for_the_classic_turn() {
     for rtt_ms in [20, 100] {
         for tcp in ["prague", "dctcp"] {
             let [low, _] = classes(&cubic_and(tcp, 4, rtt_ms, 1, rare));
-            assert!(low.delay_p99_s < 0.008, "{rtt_ms} ms, {tcp}: {low:?}");
+            // Prague's window is rounded up, as UDP-Prague's: with three packets in it a fourth waits.
+            let most_s = if (tcp, rtt_ms) == ("prague", 20) {
+                0.012
+            } else {
+                0.008
+            };
+            assert!(low.delay_p99_s < most_s, "{rtt_ms} ms, {tcp}: {low:?}");
         }
     }
 }

@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn a_window_below_two_packets_is_a_pace() {
-        let mut w = flow(0.5);
+        let mut w = flow(1.0);
         w.on_ack(&ack_sample(MS, RTT, 1, 0));
         assert_eq!((w.cwnd_pkts(), w.ssthresh_pkts()), (2, 2));
         let rate = w.bytes_per_s(2, RTT, 1000);
-        assert!((rate / 1.03 - 0.5 * 1000.0 / 0.05).abs() < 1.0, "{rate}");
+        assert!((rate / 1.03 - 1000.0 / 0.05).abs() < 1.0, "{rate}");
         // Marks take it down to 100 kbit/s, and no further.
         w.alpha = 1.0;
         for now in 1..100 {
