@@ -86,7 +86,8 @@ def test_pies_rule_has_an_integral_with_cubic(rate: str, flows: int, rtt: str, p
     made = design("pie", rate, flows, rtt, packet=packet, tcp="cubic")
     assert made.loop is not None
     assert made.margins is not None
-    assert 1.9 < made.margins.sensitivity <= 2.001
+    # Less than 2 where gains are lowered to keep clear of a step of PIE's (decision 114).
+    assert 1.2 < made.margins.sensitivity <= 2.001
     assert made.settling_s < 0.25 * flows
     gains = made.loop.model["sampled"]
     assert gains is not None

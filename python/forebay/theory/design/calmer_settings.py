@@ -13,8 +13,9 @@ from forebay._native import ScenarioError
 from forebay.base import registries
 from forebay.theory.design import pi_forms, pi_stabilising_set
 from forebay.theory.design.designed_law import SLOWER, CalmerSetting, Design, design_once
+from forebay.theory.design.gain_steps import ROOM
 from forebay.theory.design.pi_stabilising_set import TAKEN, PiGains
-from forebay.theory.design.room import ROOM, gain_step, room
+from forebay.theory.design.room import gain_step, room
 from forebay.theory.loop import margins
 from forebay.theory.loop.margins import CALM as CALM
 from forebay.theory.plant.loaded_link import LoadedLink

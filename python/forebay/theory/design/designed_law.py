@@ -11,7 +11,7 @@ from typing import Any
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities, registries
 from forebay.base.suggestions import hint
-from forebay.theory.design.room import step_within, swing_of_classes
+from forebay.theory.design.gain_steps import step_within, swing_of_classes
 from forebay.theory.loop import expected_queue as expected
 from forebay.theory.loop import limit_cycle, margins
 from forebay.theory.loop.expected_queue import Expected

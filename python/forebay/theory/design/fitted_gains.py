@@ -30,8 +30,9 @@ from forebay.theory.design.designed_law import (
     check_all_gains,
     gain_params_of,
 )
+from forebay.theory.design.gain_steps import ROOM
 from forebay.theory.design.pi_stabilising_set import ANY, PiGains
-from forebay.theory.design.room import ROOM, gain_step
+from forebay.theory.design.room import gain_step
 from forebay.theory.loop import disturbances
 from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
 from forebay.theory.plant.plants import plant_on
