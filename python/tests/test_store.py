@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -179,6 +180,41 @@ def test_two_processes_write_into_one_store(at: Path) -> None:
     assert whole.height == 4 * 6
     assert whole.unique(rows.KEY).height == whole.height
     assert not list(at.rglob(".new-*"))
+
+
+def test_a_flipped_bit_is_noticed_set_aside_and_made_again(
+    at: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = result_files.numbers(run(choice.at(at)))
+    rng = random.Random(4)
+    for kind in ("runs", "samples"):
+        for _ in range(20):
+            file = rng.choice(list((at / kind).rglob("*.parquet")))
+            damaged = bytearray(file.read_bytes())
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+            file.write_bytes(damaged)
+            made = run(choice.at(at))
+            assert made.found < 4
+            assert result_files.numbers(made) == whole
+            (line,) = capfd.readouterr().err.splitlines()
+            assert f"{file.relative_to(at)} is damaged" in line
+            assert run(choice.at(at)).found == 4
+    assert len(list((at / "damaged").iterdir())) > 1
+    contents.prune(choice.at(at))
+    assert not list((at / "damaged").iterdir())
+
+
+@pytest.mark.parametrize("length", [0, 3, 500])
+def test_a_truncated_segment_stops_no_command(tmp_path: Path, length: int) -> None:
+    (tmp_path / "two.toml").write_text(SCENARIO)
+    words = ["run", "two.toml", "--seeds", 1, *(word for key in SHORT for word in ("--set", key))]
+    assert cli(tmp_path, *words).returncode == 0
+    (segment,) = (tmp_path / "results/.store/runs").rglob("*.parquet")
+    segment.write_bytes(segment.read_bytes()[:length])
+    listed = cli(tmp_path, "store", "ls")
+    assert (listed.returncode, listed.stderr.count("is damaged")) == (0, 1)
+    assert cli(tmp_path, "store", "show").stderr == ""
+    assert "4 runs" in cli(tmp_path, *words, "--force").stdout
 
 
 def test_another_version_of_the_numbers_finds_nothing(

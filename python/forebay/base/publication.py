@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import glob
 import json
 import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.base.output_folder import UNFINISHED
+
+#: How long the unfinished folder of another process is left alone, in seconds.
+UNFINISHED_S = 3600.0
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -59,15 +65,13 @@ def publication(
 ) -> Iterator[Path]:
     """A directory whose files and folders go into `folder` at its end.
 
-    replaces: as of `publish`. keep: of an interruption, a folder in it whose files are whole: with
+    replaces: as of `publish`; with any, the folder is exchanged in one step. keep: of an interruption, a folder in it whose files are whole: with
     any, they go to their place, too.
     """
-    path = Path(folder).absolute()
+    path, replaces = Path(folder).absolute(), list(replaces)
     made = _make_parents(path.parent)
-    # In the folder itself, which may be all that one can write to; a new one appears as a whole.
-    unfinished = Path(
-        tempfile.mkdtemp(prefix=UNFINISHED, dir=path if path.is_dir() else path.parent)
-    )
+    _sweep(path)
+    unfinished = _unfinished(path, beside=bool(replaces) or not path.is_dir())
     try:
         unfinished.chmod(0o777 & ~_umask())
         yield unfinished
@@ -82,6 +86,19 @@ def publication(
         for parent in reversed(made):
             if not any(parent.iterdir()):
                 parent.rmdir()
+
+
+def _unfinished(path: Path, *, beside: bool) -> Path:
+    """Make a folder next to `path` if that is wanted and possible, otherwise in `path`."""
+    prefix = f"{UNFINISHED}{path.name}-"
+    if path.is_dir() and (not beside or path.stat().st_dev != path.parent.stat().st_dev):
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    except PermissionError:
+        if not path.is_dir():
+            raise
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
 
 
 def write(path: Path, content: Content) -> None:
@@ -117,17 +134,97 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def _move(unfinished: Path, path: Path, replaces: Iterable[str]) -> None:
-    """At once where the place is free, else name by name."""
+    """Put the files of `unfinished` into `path`, and remove the files that they replace.
+
+    A new folder appears whole, and a folder whose former files are replaced is exchanged as a
+    whole, so that a process that is killed leaves the former result or the new one and never a
+    mixture. Where the file system has no exchange, files are replaced one by one.
+    """
+    _flush(unfinished)
     if not path.exists():
         unfinished.rename(path)
-        return
-    written = sorted(unfinished.iterdir())
-    former = {old for pattern in replaces for old in path.glob(pattern)}
-    for old in former - {path / new.name for new in written}:
-        _remove(old)
-    for new in written:
-        _remove(path / new.name, only_folder=True)
-        new.rename(path / new.name)
+    else:
+        written = sorted(unfinished.iterdir())
+        former = {old for pattern in replaces for old in path.glob(pattern)}
+        former -= {path / new.name for new in written}
+        if not (replaces and _exchange(unfinished, path, former)):
+            for old in former:
+                _remove(old)
+            for new in written:
+                _remove(path / new.name, only_folder=True)
+                new.rename(path / new.name)
+    _flush_folder(path if path.exists() else path.parent)
+    _flush_folder(path.parent)
+
+
+def _exchange(unfinished: Path, path: Path, former: set[Path]) -> bool:
+    """Exchange two folders in one step; return False if that is not possible here.
+
+    The other files of `path` are linked into the new folder first. A folder that somebody works
+    in, one that has other folders, and a mount point stay in place.
+    """
+    if unfinished.parent == path or Path.cwd().is_relative_to(path):
+        return False
+    new_names = {new.name for new in unfinished.iterdir()}
+    kept = [old for old in path.iterdir() if old not in former and old.name not in new_names]
+    if any(old.is_dir() and not old.is_symlink() for old in kept):
+        return False
+    try:
+        unfinished.chmod(path.stat().st_mode)
+        for old in kept:
+            os.link(old, unfinished / old.name, follow_symlinks=False)
+        _renameat2_exchange(unfinished, path)
+    except OSError:
+        for old in kept:
+            (unfinished / old.name).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _renameat2_exchange(first: Path, second: Path) -> None:
+    """Exchange two paths by Linux's renameat2(2).
+
+    Raises
+    ------
+    OSError
+        If the system or the file system has no such call.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    if libc.renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(second))
+
+
+def _flush(folder: Path) -> None:
+    """Write the files below a folder to the disk, so that they outlive a power failure."""
+    for file in folder.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        elif file.is_dir():
+            _flush_folder(file)
+    _flush_folder(folder)
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # Windows opens no folders.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes have left of former attempts to write `path`."""
+    for old in path.parent.glob(f"{UNFINISHED}{glob.escape(path.name)}-*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > UNFINISHED_S:
+                shutil.rmtree(old)
 
 
 def _remove(path: Path, *, only_folder: bool = False) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 
 from forebay._native import ScenarioError
 from forebay.store import designs, rows
+from forebay.store.place import DAMAGED
 from forebay.store.segments import Segments
 from forebay.store.store import RUNS, SAMPLES, Store
 
@@ -73,6 +74,8 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
                 f'--store: found "{store.address}", which others read all the time, allowed: '
                 "one that can be tidied up"
             )
+    for name in store.place.names(DAMAGED):
+        store.place.remove(name)
     store.put_together(most=1)
     store.place.sweep()
     return before - sum(store.place.names("").values())

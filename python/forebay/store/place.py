@@ -1,17 +1,22 @@
-"""Where a store lies: a folder, or any address that fsspec knows; files come there whole or not
-at all."""
+"""The place of a store: a folder, or any address that fsspec knows.
+
+A file appears whole or not at all, and its name carries a checksum of its contents, so that a
+damaged file is noticed when it is read, set aside, and never taken for a result.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -19,14 +24,86 @@ from forebay._native import ScenarioError
 
 #: How a file begins that is not whole yet, and how long one is left alone.
 UNFINISHED, UNFINISHED_S = ".new-", 3600.0
+#: The folder of a store that receives damaged files, and the length of a checksum in bytes.
+DAMAGED, CHECKSUM_BYTES = "damaged", 8
+
+
+class DamagedFileError(Exception):
+    """Raised when the contents of a stored file do not match the checksum in its name.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file within its store.
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name, self.reason = name, reason
+
+
+def sealed_name(stem: str, contents: bytes) -> str:
+    """Return the name of a Parquet file: its stem, and a checksum of its contents."""
+    return f"{stem}.{_checksum(io.BytesIO(contents))}.parquet"
+
+
+def stem_of(name: str) -> str:
+    """Return a file's name without its checksum and its ending."""
+    folder, slash, file = name.rpartition("/")
+    return folder + slash + file.partition(".")[0]
+
+
+def _checksum(file: IO[bytes]) -> str:
+    def blake2b() -> hashlib.blake2b:
+        return hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+
+    return hashlib.file_digest(file, blake2b).hexdigest()  # type: ignore[arg-type]
+
+
+def _verify(name: str, file: IO[bytes]) -> None:
+    """Compare a file with the checksum in its name.
+
+    A file without a checksum, which a version before 1.0 wrote, must at least be readable.
+
+    Raises
+    ------
+    DamagedFileError
+        If they differ, or the file is not Parquet.
+    """
+    expected = name.removesuffix(".parquet").removeprefix(stem_of(name)).removeprefix(".")
+    if expected:
+        if _checksum(file) != expected:
+            raise DamagedFileError(name, "its contents do not match its checksum")
+        return
+    try:
+        pl.read_parquet_schema(file)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DamagedFileError(name, "it is not a Parquet file") from error
+
+
+def set_aside(place: Folder | Remote, damage: DamagedFileError) -> None:
+    """Move a damaged file out of the way and report it; the runs in it will be made again."""
+    try:
+        place.move(damage.name, f"{DAMAGED}/{damage.name.replace('/', '-')}")
+        outcome = f"it was moved to {place.address}/{DAMAGED}, and its runs are made again"
+    except OSError:
+        outcome = "it cannot be moved and is ignored, and its runs are made again"
+    print(
+        f"warning: store {place.address}: {damage.name} is damaged ({damage.reason}); {outcome}",
+        file=sys.stderr,
+    )
 
 
 class Folder:
-    """A folder of this machine, with files by names such as "runs/v3/1.parquet"."""
+    """A folder of this machine, with files by names such as "runs/v3/1.<checksum>.parquet"."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.address = str(path)
+        #: Size and modification time of the files that were verified.
+        self._verified: dict[str, tuple[int, int]] = {}
 
     def names(self, folder: str) -> dict[str, int]:
         """Names below a folder, at any depth, with their sizes in bytes."""
@@ -39,7 +116,23 @@ class Folder:
         return found
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        """Return the contents of a file.
+
+        Raises
+        ------
+        DamagedFileError
+            If it is a Parquet file whose contents do not match its checksum.
+        """
+        contents = (self.path / name).read_bytes()
+        if name.endswith(".parquet"):
+            _verify(name, io.BytesIO(contents))
+        return contents
+
+    def move(self, name: str, new_name: str) -> None:
+        """Rename a file within the place."""
+        target = self.path / new_name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).replace(target)
 
     def write(self, name: str, contents: bytes) -> None:
         """Whole or not at all, also where the process or the machine dies."""
@@ -72,8 +165,22 @@ class Folder:
         (self.path / name).unlink(missing_ok=True)
 
     def scan(self, names: list[str], schema: Mapping[str, Any]) -> pl.LazyFrame:
-        """Parquet files as one table of these columns; one that an older file lacks is null."""
+        """Return Parquet files as one table; a column that an older file lacks is null.
+
+        Raises
+        ------
+        DamagedFileError
+            If a file does not match its checksum. Each file is verified once, and again after it
+            has changed.
+        """
         paths = [self.path / name for name in names]
+        for name, path in zip(names, paths, strict=True):
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                state = (status.st_size, status.st_mtime_ns)
+                if self._verified.get(name) != state:
+                    _verify(name, file)
+                    self._verified[name] = state
         return pl.scan_parquet(paths, schema=dict(schema), missing_columns="insert")
 
     @contextmanager
@@ -175,8 +282,17 @@ class Remote:
         }
 
     def read(self, name: str) -> bytes:
+        """Return the contents of an object, as `Folder.read` does."""
         with self._errors():
-            return bytes(self.files.cat_file(f"{self.root}/{name}"))
+            contents = bytes(self.files.cat_file(f"{self.root}/{name}"))
+        if name.endswith(".parquet"):
+            _verify(name, io.BytesIO(contents))
+        return contents
+
+    def move(self, name: str, new_name: str) -> None:
+        """Rename an object within the place."""
+        with self._errors():
+            self.files.mv(f"{self.root}/{name}", f"{self.root}/{new_name}")
 
     def write(self, name: str, contents: bytes) -> None:
         with self._errors():

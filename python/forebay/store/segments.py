@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import polars as pl
 
+from forebay.store.place import DamagedFileError, sealed_name, set_aside
+
 if TYPE_CHECKING:
     from forebay.store.place import Folder, Remote
 
@@ -58,10 +60,22 @@ class Segments:
         decorated with `again`.
         """
         names = sorted(self.segments())
-        if not names:
-            return pl.LazyFrame(schema=self.schema)
-        found = self.place.scan(names, self.schema)
-        return found if len(names) == 1 else found.unique(self.key, keep="any")
+        table = self._scan_intact(names)
+        return table if len(names) < 2 else table.unique(self.key, keep="any")
+
+    def count(self) -> int:
+        """Return the number of rows in all segments, where a row that stands twice counts twice."""
+        return int(self._scan_intact(sorted(self.segments())).select(pl.len()).collect().item())
+
+    def _scan_intact(self, names: list[str]) -> pl.LazyFrame:
+        """Return the rows of these segments; a damaged one is set aside and taken from `names`."""
+        while names:
+            try:
+                return self.place.scan(names, self.schema)
+            except DamagedFileError as damage:
+                set_aside(self.place, damage)
+                names.remove(damage.name)
+        return pl.LazyFrame(schema=self.schema)
 
     def read(self, scan: Callable[[], T]) -> T:
         """What `scan` makes of files that it lists: none of them goes meanwhile.
@@ -81,8 +95,9 @@ class Segments:
     def add(self, table: pl.DataFrame) -> None:
         """Writes rows as one more segment."""
         # Names in the order of time; two processes never have the same one.
-        name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
-        self.place.write(f"{self.root}/{self.version}/{name}.parquet", _parquet(table))
+        stem = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
+        contents = _parquet(table)
+        self.place.write(sealed_name(f"{self.root}/{self.version}/{stem}", contents), contents)
 
     def replace(self, old: Sequence[str], table: pl.DataFrame) -> bool:
         """Puts these rows where those of `old` segments are; False where readers are in the way.
@@ -118,7 +133,7 @@ class Segments:
                     break
                 chosen.append(name)
                 total += size
-            scanned = self.place.scan(chosen, self.schema)
+            scanned = self._scan_intact(chosen)
             self.replace(chosen, scanned.unique(self.key, keep="any").sort(self.key).collect())
 
 

@@ -2,10 +2,13 @@
 for each run that keeps its samples.
 
     forebay-store.json                      what this folder is
-    runs/results-3-9c01aa/0192…-7f.parquet  rows; a folder for each version of the numbers
-    samples/results-3-9c01aa/4f/4f0c…-1.parquet
-    designs/9c01aa/0192…-7f.parquet         numbers of laws that studies have designed
-    studies/results-3-9c01aa/4f0c….parquet  lists of studies
+    runs/results-3-9c01aa/0192…-7f.5ac3….parquet  rows; a folder for each version of the numbers
+    samples/results-3-9c01aa/4f/4f0c…-1.02b7….parquet
+    designs/9c01aa/0192…-7f.77e1….parquet         numbers of laws that studies have designed
+    studies/results-3-9c01aa/4f0c….91d0….parquet  lists of studies
+    damaged/                                      files that did not match their checksum
+
+The last part of each name is a checksum of the contents.
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ from forebay._native import Run, ScenarioError, TrafficObserved
 from forebay.base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
 from forebay.base.output_folder import reason_of
 from forebay.store import details, rows
-from forebay.store.place import Folder, Remote
+from forebay.store.place import (
+    DamagedFileError,
+    Folder,
+    Remote,
+    sealed_name,
+    set_aside,
+    stem_of,
+)
 from forebay.store.segments import Pending, Segments
 
 if TYPE_CHECKING:
@@ -127,12 +137,12 @@ class Store(Segments):
         # Sorted, so that a run's links come in order.
         for row in sound.sort(rows.KEY).iter_rows(named=True):
             by_run.setdefault((row["config"], row["seed"]), []).append(row)
-        sampled = self.place.names(f"{SAMPLES}/{self.version}") if samples and by_run else {}
+        sampled = self._sample_files() if samples and by_run else {}
         return {
             key: by_run[config, key[2]]
             for key, config in wanted.items()
             if (config, key[2]) in by_run
-            and (not samples or self._name_of_samples(config, key[2]) in sampled)
+            and (not samples or self._sample_stem(config, key[2]) in sampled)
         }
 
     def runs(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, Run]:
@@ -140,18 +150,24 @@ class Store(Segments):
 
         samples: only those whose arrays are there, with them.
         """
-        return {
-            key: self._run(key, of_run, samples=samples)
-            for key, of_run in self.rows_by_run(wanted, samples=samples).items()
-        }
+        by_run = self.rows_by_run(wanted, samples=samples)
+        sampled = self._sample_files() if samples and by_run else {}
+        runs = {}
+        for key, of_run in by_run.items():
+            arrays: list[dict[str, pl.Series | None]] = [{} for _ in of_run]
+            if samples:
+                try:
+                    name = sampled[self._sample_stem(of_run[0]["config"], key[2])]
+                    table = pl.read_parquet(io.BytesIO(self.place.read(name)))
+                except DamagedFileError as damage:
+                    set_aside(self.place, damage)
+                    continue
+                arrays = [{each.name: each[i] for each in table} for i in range(table.height)]
+            runs[key] = self._run(key, of_run, arrays)
+        return runs
 
-    def _run(self, key: Key, of_run: list[Row], *, samples: bool) -> Run:
+    def _run(self, key: Key, of_run: list[Row], arrays: list[dict[str, pl.Series | None]]) -> Run:
         point, law, seed = key
-        arrays: list[dict[str, pl.Series | None]] = [{} for _ in of_run]
-        if samples:
-            file = self.place.read(self._name_of_samples(of_run[0]["config"], seed))
-            table = pl.read_parquet(io.BytesIO(file))
-            arrays = [{each.name: each[i] for each in table} for i in range(table.height)]
         links = [
             details.observed(
                 row["link_name"],
@@ -170,8 +186,23 @@ class Store(Segments):
         ]
         return Run(point, law, seed, links[0], links[1:])
 
-    def _name_of_samples(self, config: str, seed: int) -> str:
-        return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}.parquet"
+    def _sample_stem(self, config: str, seed: int) -> str:
+        return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}"
+
+    def _sample_files(self) -> dict[str, str]:
+        """Return the names of the files of arrays by their stems."""
+        return {stem_of(name): name for name in self.place.names(f"{SAMPLES}/{self.version}")}
+
+    def read_sealed(self, stem: str) -> bytes | None:
+        """Return the contents of an intact file with this stem, or None."""
+        folder = stem.rpartition("/")[0]
+        for name in self.place.names(folder):
+            if stem_of(name) == stem:
+                try:
+                    return self.place.read(name)
+                except DamagedFileError as damage:
+                    set_aside(self.place, damage)
+        return None
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
@@ -202,8 +233,9 @@ class Writer(Pending):
         """A run that has ended; with `samples` also its arrays."""
         if samples:
             self.store.check_marked()
-            name = self.store._name_of_samples(law.config, run.seed)
-            self.store.place.write(name, details.packed(run))
+            contents = details.packed(run)
+            stem = self.store._sample_stem(law.config, run.seed)
+            self.store.place.write(sealed_name(stem, contents), contents)
         self.rows += law.run(run)
 
     @property

@@ -99,13 +99,8 @@ def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
 @again
 def _row_bytes(store: Store) -> float:
     """Of a stored row; 0 where there is none."""
-    sizes = store.segments()
-    count = (
-        store.place.scan(sorted(sizes), store.schema).select(pl.len()).collect().item()
-        if sizes
-        else 0
-    )
-    return sum(sizes.values()) / count if count else 0.0
+    count = store.count()
+    return sum(store.segments().values()) / count if count else 0.0
 
 
 def _trial(points: Points, part: PointsPart, threads: int) -> float | None:

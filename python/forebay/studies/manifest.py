@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from forebay.store.place import sealed_name
 from forebay.studies.points import LISTED
 
 if TYPE_CHECKING:
@@ -15,23 +16,27 @@ if TYPE_CHECKING:
     from forebay.studies.points import Points
 
 
-def _name(points: Points, store: Store) -> str:
-    return f"studies/{store.version}/{points.digest}.parquet"
+def _stem(points: Points, store: Store) -> str:
+    return f"studies/{store.version}/{points.digest}"
 
 
 def load(points: Points, store: Store) -> pl.DataFrame | None:
-    """Point, law and config, a row for each law at each point; None where it is not there."""
-    try:
-        return pl.read_parquet(io.BytesIO(store.place.read(_name(points, store))))
-    except FileNotFoundError:
-        return None
+    """Return point, law and config, a row for each law at each point.
+
+    Returns
+    -------
+    DataFrame or None
+        None if the store does not have the list, or has a damaged one.
+    """
+    contents = store.read_sealed(_stem(points, store))
+    return None if contents is None else pl.read_parquet(io.BytesIO(contents))
 
 
 def save(points: Points, store: Store, table: pl.DataFrame) -> None:
-    """Keeps the list."""
+    """Keep the list in the store."""
     buffer = io.BytesIO()
     table.write_parquet(buffer)
-    store.place.write(_name(points, store), buffer.getvalue())
+    store.place.write(sealed_name(_stem(points, store), buffer.getvalue()), buffer.getvalue())
 
 
 def list_runs(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
