@@ -366,7 +366,7 @@ impl Video {
 }
 
 /// Packets of a capture or a list. Times count from the start of the traffic.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Recorded {
     /// Its name as the scenario has it.
     pub file: String,

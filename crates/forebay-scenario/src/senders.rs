@@ -5,7 +5,7 @@ use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::WindowLaw;
 
 /// A sender of TCP: a stack, which sends and repairs losses, over a congestion control.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct SenderSpec {
     /// What `tcp` names.
     pub name: &'static str,

@@ -63,10 +63,18 @@ def publish_file(path: Path, content: Content) -> None:
 def publication(
     folder: str | os.PathLike[str], *, replaces: Iterable[str] = (), keep: str = ""
 ) -> Iterator[Path]:
-    """A directory whose files and folders go into `folder` at its end.
+    """Yield a directory whose files and folders move into `folder` when the context ends.
 
-    replaces: as of `publish`; with any, the folder is exchanged in one step. keep: of an interruption, a folder in it whose files are whole: with
-    any, they go to their place, too.
+    Parameters
+    ----------
+    folder : path
+        Folder that receives the files; it is made if it does not exist.
+    replaces : iterable of str, optional
+        Patterns of the names that a former call may have written; those that are not written now
+        are removed. With any pattern, the folder is exchanged in one step if possible.
+    keep : str, optional
+        Folder within the directory whose files are whole at any time. If an interruption ends the
+        context and this folder has files, they move to their place, too.
     """
     path, replaces = Path(folder).absolute(), list(replaces)
     made = _make_parents(path.parent)
