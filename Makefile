@@ -274,8 +274,9 @@ wheel: $(STAMPS)/native
 $(VENV)/bin/python:
 	@PYTHON=$(PYTHON) sh tools/setup.sh venv $(VENV) 3.11
 
-# Exact versions, in full: pip has nothing to find out.
-pip = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(1)
+# Exact versions of every package, each with the hashes of its files: pip resolves nothing.
+pip = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+  --requirement $(1)
 
 $(STAMPS)/venv: requirements/run.lock | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)

@@ -1,11 +1,12 @@
 """Writes `requirements/`: what pyproject.toml's ranges come to, exactly, for every Python promised.
 
     python tools/lock.py            # takes today's versions
+    python tools/lock.py --keep     # keeps the pinned versions, and adds what is missing
     python tools/lock.py --check    # fails where a promised Python cannot install what is pinned
 
 One resolution serves all: a package has one version, chosen for the oldest Python, and a marker
 where only some need it. A file holds what is not in those before it, so that `make run` installs
-no linter.
+no linter. pip refuses a file whose hash is not in the lock.
 """
 
 from __future__ import annotations
@@ -27,12 +28,20 @@ LINUX = "x86_64-unknown-linux-gnu"
 #: Of these the newest alone: wheels come late for it.
 ELSEWHERE = ("aarch64-unknown-linux-gnu", "macos", "windows")
 #: Each file, with the one that it goes on from; they have the names of pyproject.toml's groups.
-FILES = {"run": None, "site": None, "test": "site", "lint": "test"}
+FILES = {"run": None, "site": None, "test": "site", "lint": "test", "release": None}
+#: The files whose packages are already there when a file is installed.
+INSTALLED_WITH = {
+    "run": [],
+    "site": ["run"],
+    "test": ["run", "site"],
+    "lint": ["run", "site", "test"],
+    "release": [],
+}
 HEAD = "# `make lock` writes this file: what pyproject.toml's ranges came to.\n"
 
 
 def compile_requirements(*options: object) -> subprocess.CompletedProcess[str]:
-    """What uv resolves, without a build of any package: a wheel must be there."""
+    """Resolve requirements with uv; each package must have a wheel, so that nothing is built."""
     words = ["pip", "compile", "--quiet", "--no-annotate", "--no-header", "--only-binary", ":all:"]
     return subprocess.run(
         [Path(sys.executable).with_name("uv"), *words, *map(str, options)],
@@ -50,27 +59,34 @@ def of_group(group: str) -> list[str]:
     return [*project, "--group", group]
 
 
-def resolved(*options: object) -> list[str]:
-    """Lines of all packages, for every Python at once."""
+def resolved(*options: object) -> dict[str, str]:
+    """Return the entry of each package, with the hashes of its files, for every Python at once."""
     every = ("--universal", "--fork-strategy", "fewest", "--python-version", PYTHONS[0])
-    done = compile_requirements(*every, *options)
+    done = compile_requirements("--generate-hashes", *every, *options)
     if done.returncode:
         sys.exit(done.stderr)
-    return done.stdout.splitlines()
+    # An entry begins at the margin; its hashes follow on indented lines.
+    entries = re.findall(r"^[^\s#].*(?:\n[ \t].*)*", done.stdout, re.M)
+    return {entry.partition("\\")[0].strip(): entry for entry in entries}
 
 
-def write_locks() -> None:
+def write_locks(*, keep: bool) -> None:
     whole = FOLDER / "whole.txt"
     FOLDER.mkdir(exist_ok=True)
     try:
-        whole.write_text("\n".join(resolved(*of_group("run"), "--group", "lint")))
-        seen: set[str] = set()
+        groups = [word for group in ("lint", "release") for word in ("--group", group)]
+        pins = pinned() if keep else {}
+        whole.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
+        packages = resolved(*of_group("run"), *groups, "--constraint", whole)
+        whole.write_text("\n".join(packages))
+        locked: dict[str, set[str]] = {}
         for name, before in FILES.items():
-            lines = resolved(*of_group(name), "--constraint", whole)
+            entries = resolved(*of_group(name), "--constraint", whole)
+            former = set().union(*(locked[other] for other in INSTALLED_WITH[name]))
             head = HEAD + (f"-r {before}.lock\n" if before else "")
-            new = [line for line in lines if line not in seen]
-            (FOLDER / f"{name}.lock").write_text(head + "".join(f"{line}\n" for line in new))
-            seen.update(lines)
+            new = [entry for package, entry in entries.items() if package not in former]
+            (FOLDER / f"{name}.lock").write_text(head + "".join(f"{entry}\n" for entry in new))
+            locked[name] = set(entries)
     finally:
         whole.unlink(missing_ok=True)
 
@@ -91,7 +107,8 @@ def faults_of(python: str, platform: str) -> list[str]:
     where = ("--python-version", python, "--python-platform", platform)
     # The pins constrain, and whatever they need beside them would be new.
     locks = [word for name in FILES for word in ("--constraint", FOLDER / f"{name}.lock")]
-    done = compile_requirements(*where, *of_group("run"), "--group", "lint", *locks)
+    groups = ("--group", "lint", "--group", "release")
+    done = compile_requirements(*where, *of_group("run"), *groups, *locks)
     if done.returncode:
         return [f"Python {python}, {platform}: {done.stderr.strip()}"]
     needed = dict(re.findall(r"^([\w.-]+)==(\S+)", done.stdout, re.M))
@@ -121,9 +138,11 @@ def check_locks() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true")
-    if parser.parse_args().check:
+    parser.add_argument("--keep", action="store_true")
+    given = parser.parse_args()
+    if given.check:
         return check_locks()
-    write_locks()
+    write_locks(keep=given.keep)
     return check_locks()
 
 
