@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Cli
 
@@ -170,3 +171,40 @@ def test_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     wrong = cli("design", "mine.py:Proportional", *words, "--set", "gian=1")
     assert wrong.returncode == 2
     assert "gian is no parameter of this law; it has target, gain" in wrong.stderr
+
+
+MAP = """\
+from forebay import Controller
+
+
+class PythonPi(Controller):
+    interval, target = "6250us", 40
+    a, b = 1.822e-5, 1.0e-5
+
+    def __init__(self):
+        self.p = self.before = 0.0
+
+    def sample(self, queue):
+        error = queue.packets - self.target
+        self.p = min(1.0, max(0.0, self.p + self.a * error - self.b * self.before))
+        self.before = error
+        return self.p
+"""
+
+
+def test_a_map_of_a_python_pi_is_that_of_the_built_in_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MAP + FILE)
+    link = ("10Mbit/s", "10..60", "50ms..400ms")
+    gains = {**GAINS, "b": "1.0e-5"}
+    ours = forebay.map("mine.py:PythonPi", *link, buffer="600p", points=12)
+    theirs = forebay.map("pi", *link, buffer="600p", sets=gains, points=12)
+    assert (ours.stable == theirs.stable).all()
+    assert ours.stable.any()
+    assert not ours.stable.all()
+    np.testing.assert_allclose(ours.gain_margin_db, theirs.gain_margin_db, rtol=1e-3, atol=1e-3)
+    # Where a law without an integral rests depends on the load.
+    with pytest.raises(forebay.ScenarioError, match="another linear model at every load"):
+        forebay.map("mine.py:Proportional", *link, buffer="600p", points=4)

@@ -32,12 +32,13 @@ from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.scenarios import python_laws
 from forebay.theory.design.designed_law import Design
-from forebay.theory.plant.plant import Equilibrium, Plant
+from forebay.theory.plant.plant import Equilibrium, Plant, Settling
 from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
-    from forebay._native import LinearModel, OperatingPoint
+    from forebay._native import FlowModel, LinearModel, OperatingPoint
     from forebay.scenarios.python_laws import Prototype
+    from forebay.theory.loop.frequency_response import Terms
     from forebay.theory.loop.loop import Loop
     from forebay.theory.plant.loaded_link import LoadedLink
 
@@ -141,21 +142,13 @@ def design(
     ScenarioError
         If the law cannot be read, or has no linear model there.
     """
-    prototype = python_laws.load(law) if isinstance(law, str) else law
-    assert not isinstance(prototype, str)
-    described = python_laws.brought(prototype)
-    texts = {param.name: param for param in described.params}
-    if target is not None and "target" in texts:
-        given = {"target": target, **given}
-    values, params = _values(described, given)
-    driven = DrivenLaw(_made(prototype, values))
-    bench = Bench(described.label, link, _interval_s(described.label, driven.law))
+    bench, driven, params = _read(law, link, given, target)
     plant = plant_on(link, ANY_LAW, [])
     there, notes = equilibrium(bench, driven, plant)
     if target is None:
         link = replace(link, target_pkts=there.model["queue_pkts"])
     return MeasuredDesign(
-        described.label,
+        bench.name,
         link,
         {},
         params,
@@ -163,8 +156,109 @@ def design(
         there.point,
         plant.loop(there),
         senders=plant.mixed_senders(there),
-        named=_absolute(law) if isinstance(law, str) else described.label,
+        named=_absolute(law) if isinstance(law, str) else bench.name,
     )
+
+
+def _read(
+    law: str | Prototype, link: LoadedLink, given: dict[str, Any], target: str | None
+) -> tuple[Bench, DrivenLaw, list[tuple[str, str]]]:
+    """Return a law with its parameters on a link, with those parameters as texts."""
+    prototype = python_laws.load(law) if isinstance(law, str) else law
+    assert not isinstance(prototype, str)
+    described = python_laws.brought(prototype)
+    if target is not None and any(param.name == "target" for param in described.params):
+        given = {"target": target, **given}
+    values, params = _values(described, given)
+    driven = DrivenLaw(_made(prototype, values))
+    bench = Bench(described.label, link, _interval_s(described.label, driven.law))
+    return bench, driven, params
+
+
+@dataclass(frozen=True)
+class MeasuredPlant(Plant):
+    """Flows on a link under a law in Python whose measured model is the same at every load.
+
+    flows: the flows alone, under any law. model: the law's.
+    """
+
+    flows: Plant
+    link: LoadedLink
+    model: LinearModel
+
+    @property
+    def flow_model(self) -> FlowModel:
+        return self.flows.flow_model
+
+    def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
+        return self.flows.terms(equilibria)
+
+    def _settle_all(self, flows: Sequence[float], propagation_s: float) -> list[Settling]:
+        queue_pkts = self.model["queue_pkts"]
+        capacity = self.link.rate_bps / (8 * self.link.packet_bytes)
+        settled = []
+        for number in flows:
+            point = self.flow_model.operating_point(number, propagation_s, queue_pkts, capacity)
+            p = point.probability
+            if not 0 < p < 1:
+                settled.append(Settling("saturated", queue_pkts, None, None))
+            else:
+                settled.append(Settling("linear", queue_pkts, p, Equilibrium(point, self.model)))
+        return settled
+
+
+def plant_of(link: LoadedLink, model: LinearModel) -> MeasuredPlant:
+    """Return the plant of a link under a law with this measured model."""
+    return MeasuredPlant(plant_on(link, ANY_LAW, []), link, model)
+
+
+def common_model(
+    law: str | Prototype,
+    links: Sequence[LoadedLink],
+    rtts_s: Sequence[float],
+    flows: tuple[float, float],
+    given: dict[str, Any],
+) -> LinearModel:
+    """Return the measured model of a law whose model does not depend on link and load.
+
+    The law is measured with the fewest and the most flows on the first and the last link.
+
+    Raises
+    ------
+    ScenarioError
+        If the law has no linear model at any of these places, or other models at some of them.
+    """
+    models: list[LinearModel] = []
+    refusals: list[ScenarioError] = []
+    for link, rtt_s in ((links[0], rtts_s[0]), (links[-1], rtts_s[-1])):
+        for number in flows:
+            bench, driven, _ = _read(law, link.with_load(number, rtt_s), given, None)
+            try:
+                there, _ = equilibrium(bench, driven, plant_on(bench.link, ANY_LAW, []))
+            except ScenarioError as error:
+                refusals.append(error)
+            else:
+                models.append(there.model)
+    if not models:
+        raise refusals[0]
+    if not all(_alike(model, models[0]) for model in models):
+        raise ScenarioError(
+            f"{bench.name}: the law has another linear model at every load, and a map needs one "
+            "that is the same over its range, as that of a law that integrates; "
+            "forebay design measures single places"
+        )
+    return models[0]
+
+
+def _alike(model: LinearModel, other: LinearModel) -> bool:
+    """Return True for two models with one equilibrium queue and one controller."""
+    ours, theirs = model["sampled"], other["sampled"]
+    assert ours is not None
+    assert theirs is not None
+    if len(ours[1]) != len(theirs[1]):
+        return False
+    pairs = [(model["queue_pkts"], other["queue_pkts"]), *zip(ours[1], theirs[1], strict=True)]
+    return all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in pairs)
 
 
 def is_python(law: object) -> bool:
