@@ -61,7 +61,7 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
             markup=False,
             soft_wrap=True,
         )
-    settings = []
+    settings: list[str] = []
     if result.law in registries.laws():
         settings += router.lines(
             result.law,

@@ -59,6 +59,7 @@ def design(
     if measured_law.is_python(law):
         link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
         return measured_law.design(law, link, given, target)
+    assert isinstance(law, str)
     link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
     made = calmer_settings.design_at_fitting_interval(law, link, given)
     if made.loop is None:

@@ -291,7 +291,7 @@ class MeasuredDesign(Design):
         return False
 
     @property
-    def sawtooth(self) -> Loop | None:  # type: ignore[override]
+    def sawtooth(self) -> Loop | None:
         """None: the law has one measured model, at the equilibrium of the published plant."""
         return None
 
