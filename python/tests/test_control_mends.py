@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from forebay.designs import reasons
 from forebay.mapping.paper_figures import FIGURES
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import Design, design_once
+from forebay.theory.loop import time_response
 from forebay.theory.loop.many_loops import count_loops
 from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.published import PublishedPlant
@@ -401,3 +403,67 @@ def test_a_signal_for_most_packets_is_no_signal_for_one_in_one() -> None:
     assert "need a signal for 7.8 of ten packets: p0 = 78.23 %" in reasons.paragraph(made)
     made = design("pi", "15Mbit/s", 60, "246ms")
     assert "signal for one packet in " in reasons.paragraph(made)
+
+
+# --- links that are very fast, loads that are very small ---------------------------------------
+
+EXTREMES = [
+    ("pi", "400Gbit/s", 2, "300ms", "1500B"),
+    ("pi", "100Gbit/s", 100, "100ms", "1000B"),
+    ("pie", "1Tbit/s", 10, "1s", "1500B"),
+    ("rem", "400Gbit/s", 1, "300ms", "9000B"),
+    ("pie", "1Gbit/s", 0.01, "10s", "40B"),
+    ("pi", "10Mbit/s", 0.1, "10ms", "1000B"),
+    ("pi", "10Mbit/s", 0.001, "10ms", "1000B"),
+]
+
+
+@pytest.mark.parametrize(("law", "rate", "flows", "rtt", "packet"), EXTREMES)
+def test_work_has_a_bound_at_the_edges_of_the_allowed_ranges(
+    law: str, rate: str, flows: float, rtt: str, packet: str
+) -> None:
+    began = time.process_time()
+    made = design(law, rate, flows, rtt, packet)
+    assert made.loop is not None
+    json.dumps(made.as_json())
+    settling_s = made.settling_s
+    duration_s = 1.5 * settling_s if math.isfinite(settling_s) else 30 * made.point.rtt_s
+    time_s, moved = made.loop.step(duration_s)
+    assert np.isfinite(moved).all()
+    assert len(time_s) <= time_response.MOST_STEPS + 1
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("law", ["pi", "pie", "red", "rem"])
+def test_a_long_response_is_that_of_many_short_steps(
+    law: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = of(f"{law} --rate 10Mbit/s --flows 20 --rtt 100ms").loop
+    assert loop is not None
+    duration_s = 2 * loop.settling_s
+    stepped_s, stepped = loop.step(duration_s)
+    monkeypatch.setattr(time_response, "MOST_STEPS", 1)
+    time_s, inverted = loop.step(duration_s)
+    exact = np.interp(time_s, stepped_s, stepped)
+    assert np.abs(inverted - exact).max() < 2e-3 * np.abs(exact).max()
+
+
+# --- gains that Linux can have -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "link", ["--rate 100Mbit/s --flows 40 --rtt 20ms", "--rate 20Mbit/s --flows 20 --rtt 40ms"]
+)
+def test_pie_gets_gains_that_linux_can_have(link: str) -> None:
+    words = f"pie {link} --packet 1500B --target 15ms"
+    made = of(words)
+    alpha, beta = (float(dict(made.params)[key]) for key in ("alpha", "beta"))
+    assert 1 / 32 <= alpha <= 2
+    assert 1 / 16 <= beta <= 2
+    assert made.stable
+    assert "Linux's pie" in made.notes[0]
+    assert made.loop is not None
+    assert made.loop.peak <= 2
+    # A goal that is asked for is kept.
+    asked = of(words, crossover="0.4")
+    assert float(dict(asked.params)["beta"]) > 2

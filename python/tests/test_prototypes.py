@@ -348,6 +348,32 @@ def test_the_fluid_model_takes_a_prototype(cli: Cli, scenario: Path, hooked: Pat
     assert done.returncode == 0, done.stderr
 
 
+class Dice(forebay.Controller):
+    """Signals with a probability that it draws itself."""
+
+    interval = 0.01
+
+    def sample(self, queue: Any) -> float:
+        return 0.02 * self.rng.random() if queue.packets > 20 else 0.0
+
+
+@pytest.mark.parametrize("engine", ["packets", "fluid"])
+def test_a_law_has_its_generator_under_every_engine(scenario: Path, engine: str) -> None:
+    results = [forebay.run(scenario, laws=[Dice], seeds=2, engine=engine) for _ in range(2)]
+    samples = [result.samples.filter(pl.col("p") > 0)["p"] for result in results]
+    assert len(samples[0]) > 0
+    assert samples[0].equals(samples[1])
+    # Each seed has random numbers of its own.
+    by_seed = results[0].samples.filter(pl.col("p") > 0).partition_by("seed")
+    assert not by_seed[0]["p"].equals(by_seed[1]["p"])
+
+
+@pytest.mark.parametrize("seeds", [[1, 2], "two", 1.5, True, {}])
+def test_a_number_of_seeds_that_is_none_is_one_line(scenario: Path, seeds: Any) -> None:
+    with pytest.raises(forebay.ScenarioError, match=r"seeds: .* is not a number of seeds"):
+        forebay.run(scenario, seeds=seeds)
+
+
 @dataclass
 class Threshold(forebay.Controller):
     interval: Seconds = 0.01

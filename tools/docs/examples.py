@@ -98,14 +98,11 @@ interval = "33.3ms"
     "video": """\
 ```toml
 [[traffic]]
-kind           = "video"
-flows          = 2
-rtt            = "40ms"
-packet         = "1500B"
-header         = "52B"
-tcp            = "linux-cubic"
-initial_window = "10p"
-ladder         = ["500kbit/s", "1Mbit/s", "2.5Mbit/s"]
+kind   = "video"
+flows  = 2
+rtt    = "40ms"
+stack  = "linux"
+ladder = ["500kbit/s", "1Mbit/s", "2.5Mbit/s"]
 ```
 
 The metrics `video_rate_bps` and `video_stalled` tell what the viewers get. Playing begins with the

@@ -66,6 +66,13 @@ queues.
 time = "10s"
 set  = { "bottleneck.rate" = "5Mbit/s", "traffic.ftp.flows" = 20 }
 ```
+
+A change acts at its time, also on what has begun: what is left of the packet being sent goes at
+the new rate, and so do ACKs that wait for the way back and packets that wait for a token bucket.
+A packet has the delay of the time at which its last bit leaves the queue's link.
+What has left keeps its delay, and no packet overtakes another:
+after a step to a shorter delay, packets arrive behind the last one that was on its way before.
+With a rate trace the change only reports another rate to the law.
 """,
     "kernel": examples.KERNEL,
 }
@@ -153,8 +160,34 @@ real flows:
 - **Segments** of several packets wait for up to an ACK until they are whole, as with TSO.
 
 They leave out undo by DSACK and timestamps, the restart after idle and auto-tuned receive windows.
-For the receiver of Linux, set `delayed_ack = true`, `ack_delay = "40ms"` and `quick_acks = 16`;
-`header = "52B"` is the size of its packets' headers.
+
+### A host with Linux
+
+`stack = "linux"` makes a traffic's hosts those of a present Linux:
+
+```toml
+[[traffic]]
+kind  = "ftp"
+flows = 4
+rtt   = "40ms"
+stack = "linux"
+```
+
+The word stands for seven keys, and a key that is written wins over it:
+
+| key | value |
+| --- | --- |
+| `tcp` | "linux-cubic" |
+| `packet` | "1500B", headers included |
+| `header` | "52B": IPv4, TCP and timestamps; goodput does not count them |
+| `initial_window` | "10p" (RFC 6928) |
+| `delayed_ack` | true |
+| `ack_delay` | "40ms" |
+| `quick_acks` | 16 |
+
+The senders of Linux use SACK, RACK, tail loss probes and segmentation offload without further keys.
+Linux paces a flow only where its congestion control or a queue discipline such as `fq` asks for it:
+BBR and Prague always pace, and `pacing = true` stands for a host with `fq`.
 
 "dctcp", "bbr", "bbr3", "prague" and "ledbat++" have the recovery of Linux. "dctcp" and "prague"
 read counts of marked packets, with `ecn = true` as with `"l4s"`; Prague is meant for `"l4s"`.

@@ -49,7 +49,7 @@ fn finish(batch: &Batch) -> Vec<Finished> {
 
 fn with_law(mut job: Job, law: impl Law + Clone + Sync + 'static) -> Job {
     let law = Arc::new(law);
-    job.law = Aqm::in_default_queue(Arc::new(move |_| Ok(Box::new((*law).clone()))));
+    job.law = Aqm::in_default_queue(Arc::new(move |_, _| Ok(Box::new((*law).clone()))));
     job
 }
 
@@ -181,7 +181,7 @@ fn a_law_that_never_ends_is_interrupted() {
 #[test]
 fn a_law_that_cannot_be_built_is_a_fault() {
     let mut jobs = jobs("1s", 1);
-    jobs[0].law = Aqm::in_default_queue(Arc::new(|_| {
+    jobs[0].law = Aqm::in_default_queue(Arc::new(|_, _| {
         Err(ParamError::new("law", "nothing", "a law"))
     }));
     let finished = finish(&Batch::start(jobs, 1).unwrap());

@@ -265,7 +265,7 @@ impl Queue {
     }
 
     fn fits(&self, given: &ParamValues) -> Result<(), ParamError> {
-        self.choice.spec.build(given, &self.site.law_site())?;
+        self.choice.spec.check(given, &self.site.law_site())?;
         Ok(())
     }
 }

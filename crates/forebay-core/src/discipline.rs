@@ -154,8 +154,8 @@ pub trait Discipline<P: Packet>: Send {
     }
 }
 
-/// Builds one law for a site.
-pub type MakeLaw = dyn Fn(&Site) -> Result<Box<dyn Law>, ParamError> + Send + Sync;
+/// Builds one law for a site, with its seed.
+pub type MakeLaw = dyn Fn(&Site, u64) -> Result<Box<dyn Law>, ParamError> + Send + Sync;
 
 /// Makes the laws of one queue: one, a few, or one for each flow as flows come. Each has a
 /// random stream of its own, which depends on the seed and the order of the laws alone.
@@ -191,13 +191,13 @@ impl LawFactory {
     /// # Errors
     /// A parameter that does not fit the others or the site.
     pub fn build(&mut self, site: &Site) -> Result<(Box<dyn Law>, Rng), ParamError> {
-        let mut law = (self.make)(self.site.get_or_insert(*site))?;
         let rng = match self.made {
             0 => Rng::new(self.seed, &self.stream),
             n => Rng::new(self.seed, &format!("{}/{n}", self.stream)),
         };
-        // A number of its stream, which stays where it is.
-        law.seeded(rng.clone().next_u64());
+        // The seed is a number of its stream, which stays where it is.
+        let seed = rng.clone().next_u64();
+        let law = (self.make)(self.site.get_or_insert(*site), seed)?;
         self.made += 1;
         Ok((law, rng))
     }
@@ -368,7 +368,7 @@ pub(crate) mod testing {
             packet: Bytes(1000),
             ecn: true,
         };
-        let make = |_: &Site| Ok(Box::new(Silent) as Box<dyn Law>);
+        let make = |_: &Site, _: u64| Ok(Box::new(Silent) as Box<dyn Law>);
         (site, LawFactory::new(Arc::new(make), 1, "law"))
     }
 }

@@ -247,10 +247,6 @@ pub struct FluidStep {
 /// (`on_enqueue`, `on_dequeue`) or by its own clock (`poll_timeout`, `handle_timeout`).
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: FluidLaw + Send {
-    /// Comes before every other call: a seed for random numbers of the law's own, besides the
-    /// stream that it is handed.
-    fn seeded(&mut self, seed: u64) {}
-
     /// Whether arrivals are judged or counted. A law that leaves [`on_enqueue`](Law::on_enqueue) as
     /// it is says no, once and for all, and is spared a call at each.
     fn watches_arrivals(&self) -> bool {

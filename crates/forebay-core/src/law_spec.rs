@@ -14,11 +14,12 @@ use crate::units::{Bytes, Rate, SetPoint, Span};
 
 /// A law whose parameters were read: any [`LawParams`], or what the caller brought.
 pub trait ConfiguredLaw {
-    /// A fresh law.
+    /// Builds a law. `seed` is for random numbers of the law's own, besides the stream that its
+    /// hooks are handed.
     ///
     /// # Errors
     /// A parameter that does not fit the others or the queue.
-    fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError>;
+    fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError>;
 
     /// Every parameter with its value.
     fn values(&self) -> Vec<(&'static str, Value)>;
@@ -85,7 +86,7 @@ pub trait ConfiguredLaw {
 }
 
 impl<R: LawParams> ConfiguredLaw for R {
-    fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
         self.check(site)?;
         Ok(LawParams::build(self, site))
     }
@@ -142,8 +143,8 @@ impl<R: LawParams> ConfiguredLaw for R {
 struct InSeveralQueues(Box<dyn ConfiguredLaw>);
 
 impl ConfiguredLaw for InSeveralQueues {
-    fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
-        self.0.build(site)
+    fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.0.build(site, seed)
     }
 
     fn values(&self) -> Vec<(&'static str, Value)> {
@@ -384,12 +385,25 @@ impl LawSpec {
         !matches!(self.design(&[], &request, &[]), Ok(None))
     }
 
-    /// A fresh law with `given` on top of the defaults.
+    /// Builds a law with `given` on top of the defaults, and with its seed.
     ///
     /// # Errors
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
-    pub fn build(&self, given: &ParamValues, site: &Site) -> Result<Box<dyn Law>, ParamError> {
-        self.read(given)?.build(site)
+    pub fn build(
+        &self,
+        given: &ParamValues,
+        site: &Site,
+        seed: u64,
+    ) -> Result<Box<dyn Law>, ParamError> {
+        self.read(given)?.build(site, seed)
+    }
+
+    /// Checks that a law with `given` on top of the defaults can be built at `site`.
+    ///
+    /// # Errors
+    /// As [`build`](LawSpec::build).
+    pub fn check(&self, given: &ParamValues, site: &Site) -> Result<(), ParamError> {
+        self.build(given, site, 0).map(drop)
     }
 
     /// As [`LawParams::twin`], with `given` on top of the defaults.

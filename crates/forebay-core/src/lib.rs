@@ -60,6 +60,6 @@ pub use rate_trace::RateTrace;
 pub use rng::Rng;
 pub use stop::Stop;
 pub use tc::{Tc, TcSite};
-pub use transmitter::{Capacity, Transmitter};
+pub use transmitter::{Capacity, RateStep, Transmitter};
 pub use units::{Bytes, Packets, Rate, SetPoint, Span, Time};
 pub use window_law::WindowLaw;

@@ -87,6 +87,13 @@ pub struct Sent<P> {
     pub out: Time,
 }
 
+/// A change of the link's rate at a time that is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateStep {
+    pub at: Time,
+    pub rate: Rate,
+}
+
 /// The sending end of a link, in exact time: a late call gives the same times.
 #[derive(Debug)]
 pub struct Transmitter {
@@ -106,6 +113,9 @@ enum Pace {
     },
     Bucket(Bucket),
     Recorded(Box<Opportunities>),
+    /// A rate whose changes are known beforehand. A link whose rate never changes has one of the
+    /// variants above and pays nothing for it.
+    Stepped(Box<Stepped>),
 }
 
 impl Transmitter {
@@ -130,6 +140,21 @@ impl Transmitter {
         }
     }
 
+    /// Announces every change of the rate, in order of time, before the first packet. A recorded
+    /// link keeps to its trace.
+    ///
+    /// The end of each transmission is exact from its beginning then, also across changes. The
+    /// caller still calls [`set_rate`](Transmitter::set_rate) at the time of each change.
+    pub fn announce(&mut self, mut steps: Vec<RateStep>) {
+        if steps.is_empty() || matches!(self.pace, Pace::Recorded(_)) {
+            return;
+        }
+        steps.reverse();
+        let idle = Pace::constant(Rate::from_bps(1), false);
+        let pace = std::mem::replace(&mut self.pace, idle);
+        self.pace = Pace::Stepped(Box::new(Stepped { pace, steps }));
+    }
+
     /// When the queue must be [asked](Transmitter::ask) next; `Time::MAX` while it is empty.
     #[inline]
     pub fn due(&self) -> Time {
@@ -150,7 +175,7 @@ impl Transmitter {
             return false;
         }
         match &mut self.pace {
-            Pace::Constant { .. } | Pace::Bucket(_) => true,
+            Pace::Constant { .. } | Pace::Bucket(_) | Pace::Stepped(_) => true,
             Pace::Recorded(opportunities) => {
                 opportunities.skip_until(now);
                 self.due = self.due.min(opportunities.at());
@@ -181,30 +206,8 @@ impl Transmitter {
         };
         let bytes = departure.packet.bytes();
         self.free = false;
-        let out = match &mut self.pace {
-            Pace::Constant {
-                rate,
-                remainder,
-                at_once,
-            } => {
-                let (span, left) = rate.transmission(bytes, *remainder);
-                *remainder = left;
-                self.due = now + span;
-                match at_once {
-                    true => now,
-                    false => self.due,
-                }
-            }
-            Pace::Bucket(bucket) => {
-                self.due = bucket.send(now, bytes);
-                self.due
-            }
-            Pace::Recorded(opportunities) => {
-                let (out, due) = opportunities.send(now, bytes);
-                self.due = due;
-                out
-            }
-        };
+        let (out, due) = self.pace.send(now, bytes);
+        self.due = due;
         Some(Sent { departure, out })
     }
 
@@ -214,11 +217,10 @@ impl Transmitter {
         debug_assert!(until > now, "a queue waits for a time that has passed");
         self.free = true;
         self.due = match &mut self.pace {
-            Pace::Constant { remainder, .. } => {
-                *remainder = 0;
+            Pace::Constant { .. } | Pace::Bucket(_) | Pace::Stepped(_) => {
+                self.pace.rest();
                 until.max(Time::from_nanos(now.as_nanos() + 1))
             }
-            Pace::Bucket(_) => until.max(Time::from_nanos(now.as_nanos() + 1)),
             Pace::Recorded(opportunities) => {
                 // The opportunity of `now` is lost.
                 opportunities.skip_until(now);
@@ -227,12 +229,40 @@ impl Transmitter {
         };
     }
 
-    /// From here on the rate is constant; the packet that is being sent keeps its time.
-    pub fn set_rate(&mut self, rate: Rate) {
+    /// Changes the rate from `now` on. What is left of the packet being sent goes at the new rate,
+    /// and a recorded link has a constant rate from here on.
+    ///
+    /// Returns when the last bit of that packet is out, if the change moves this time. The end of a
+    /// packet across an [announced](Transmitter::announce) change does not move: it has always
+    /// counted with the change.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
+        let busy = !self.free && self.due > now;
         match &mut self.pace {
-            Pace::Bucket(bucket) => bucket.set_rate(rate),
-            Pace::Constant { at_once, .. } => self.pace = Pace::constant(rate, *at_once),
-            Pace::Recorded(_) => self.pace = Pace::constant(rate, false),
+            Pace::Stepped(stepped) => {
+                stepped.reach(now, busy.then_some(self.due));
+                None
+            }
+            Pace::Recorded(opportunities) => {
+                let left_bytes = match self.free {
+                    true => 0,
+                    false => opportunities.left_bytes_after(now),
+                };
+                self.pace = Pace::constant(rate, false);
+                if left_bytes == 0 {
+                    // What waits for an opportunity goes at once.
+                    self.due = self.due.min(now);
+                    return None;
+                }
+                let (out, due) = self.pace.send(now, left_bytes);
+                self.due = due;
+                Some(out)
+            }
+            pace => {
+                let at_once = matches!(pace, Pace::Constant { at_once: true, .. });
+                let due = pace.set_rate(now, rate, busy.then_some(self.due))?;
+                self.due = due;
+                (!at_once).then_some(due)
+            }
         }
     }
 }
@@ -245,6 +275,116 @@ impl Pace {
             at_once,
         }
     }
+
+    /// Sends a packet from `now` on. Returns when it is out, and when the queue is asked next.
+    #[inline(always)]
+    fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
+        match self {
+            Pace::Stepped(stepped) => stepped.send(now, bytes),
+            pace => pace.send_steadily(now, bytes),
+        }
+    }
+
+    /// The same at the rate of `now`.
+    #[inline(always)]
+    fn send_steadily(&mut self, now: Time, bytes: u32) -> (Time, Time) {
+        match self {
+            Pace::Constant {
+                rate,
+                remainder,
+                at_once,
+            } => {
+                let (span, left) = rate.transmission(bytes, *remainder);
+                *remainder = left;
+                let due = now + span;
+                match at_once {
+                    true => (now, due),
+                    false => (due, due),
+                }
+            }
+            Pace::Bucket(bucket) => {
+                let due = bucket.send(now, bytes);
+                (due, due)
+            }
+            Pace::Recorded(opportunities) => opportunities.send(now, bytes),
+            Pace::Stepped(_) => unreachable!("steps hold a steady pace"),
+        }
+    }
+
+    /// Forgets the rounding of the busy period that has ended.
+    fn rest(&mut self) {
+        match self {
+            Pace::Constant { remainder, .. } => *remainder = 0,
+            Pace::Stepped(stepped) => stepped.pace.rest(),
+            Pace::Bucket(_) | Pace::Recorded(_) => {}
+        }
+    }
+
+    /// Changes a steady rate from `now` on. `due` is when a transmission that lasts beyond `now`
+    /// ends at the old rate; returns when it ends at the new one.
+    #[cold]
+    fn set_rate(&mut self, now: Time, to: Rate, due: Option<Time>) -> Option<Time> {
+        match self {
+            Pace::Constant {
+                rate, remainder, ..
+            } => {
+                let Some(due) = due else {
+                    (*rate, *remainder) = (to, 0);
+                    return None;
+                };
+                let (span, left) = unsent(due.since(now), *rate, *remainder, to);
+                (*rate, *remainder) = (to, left);
+                Some(now + span)
+            }
+            Pace::Bucket(bucket) => bucket.set_rate(now, to),
+            Pace::Recorded(_) | Pace::Stepped(_) => None,
+        }
+    }
+}
+
+/// Returns how long what takes `span` at rate `from` takes at rate `to`, with the new remainder of
+/// the rounding; `remainder` is the one before.
+fn unsent(span: Span, from: Rate, remainder: u64, to: Rate) -> (Span, u64) {
+    let work = u128::from(span.as_nanos()) * u128::from(from.as_bps()) + u128::from(remainder);
+    let rate = u128::from(to.as_bps());
+    let nanos = |work: u128| u64::try_from(work).unwrap_or(u64::MAX);
+    (Span::from_nanos(nanos(work / rate)), nanos(work % rate))
+}
+
+/// A steady pace and the changes of its rate that are still to come.
+#[derive(Debug)]
+struct Stepped {
+    pace: Pace,
+    /// The next one last. Those within the transmission that goes on are made already.
+    steps: Vec<RateStep>,
+}
+
+impl Stepped {
+    fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
+        let (mut out, mut due) = self.pace.send_steadily(now, bytes);
+        while let Some(step) = self.steps.last().filter(|step| step.at < due).copied() {
+            self.steps.pop();
+            if let Some(moved) = self.pace.set_rate(step.at, step.rate, Some(due)) {
+                if out == due {
+                    out = moved;
+                }
+                due = moved;
+            }
+        }
+        (out, due)
+    }
+
+    /// Makes the changes up to `now`; `due` is when a transmission that lasts beyond it ends.
+    fn reach(&mut self, now: Time, due: Option<Time>) {
+        debug_assert!(
+            due.is_none() || self.steps.last().is_none_or(|step| step.at > now),
+            "a change within a transmission that has not counted with it"
+        );
+        while let Some(step) = self.steps.last().filter(|step| step.at <= now).copied() {
+            self.steps.pop();
+            self.pace.set_rate(step.at, step.rate, None);
+        }
+    }
 }
 
 /// A token bucket as Linux's `tbf`: a packet is out when there are tokens for all of it.
@@ -253,9 +393,10 @@ struct Bucket {
     rate: Rate,
     burst: Bytes,
     /// In which it fills.
-    depth: Span,
-    /// When it held no tokens; it has filled at the rate since then.
-    empty: Time,
+    depth_ns: i64,
+    /// When it held no tokens: it has filled at the rate since then, or would have, at this rate,
+    /// where that is before time zero.
+    empty_ns: i64,
     /// Rest of the rounding to ns, so that the long-run rate is exact.
     remainder: u64,
 }
@@ -263,35 +404,57 @@ struct Bucket {
 impl Bucket {
     /// It fills from time zero on.
     fn new(rate: Rate, burst: Bytes) -> Bucket {
-        let mut bucket = Bucket {
+        Bucket {
             rate,
             burst,
-            depth: Span::ZERO,
-            empty: Time::ZERO,
+            depth_ns: Bucket::depth_ns(rate, burst),
+            empty_ns: 0,
             remainder: 0,
-        };
-        bucket.set_rate(rate);
-        bucket
+        }
     }
 
-    /// Tokens stay, as the time in which they came.
-    fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
-        let depth_ns = u128::from(self.burst.0) * 8 * 1_000_000_000 / u128::from(rate.as_bps());
-        self.depth = Span::from_nanos(u64::try_from(depth_ns).unwrap_or(u64::MAX));
+    fn depth_ns(rate: Rate, burst: Bytes) -> i64 {
+        let depth_ns = u128::from(burst.0) * 8 * 1_000_000_000 / u128::from(rate.as_bps());
+        i64::try_from(depth_ns).unwrap_or(i64::MAX)
+    }
+
+    /// Changes the rate from `now` on. Tokens are bytes, and stay as many. Returns when the packet
+    /// that waits for tokens is out, if there is one.
+    fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
+        let now_ns = now.as_nanos().cast_signed();
+        let from = std::mem::replace(&mut self.rate, rate);
+        let full_ns = std::mem::replace(&mut self.depth_ns, Bucket::depth_ns(rate, self.burst));
+        let lacking_ns = self.empty_ns.saturating_sub(now_ns);
+        let amount = Span::from_nanos(lacking_ns.unsigned_abs().min(match lacking_ns > 0 {
+            true => u64::MAX,
+            false => full_ns.unsigned_abs(),
+        }));
+        if lacking_ns > 0 {
+            let (span, left) = unsent(amount, from, self.remainder, rate);
+            self.remainder = left;
+            let out = now + span;
+            self.empty_ns = out.as_nanos().cast_signed();
+            return Some(out);
+        }
+        let (span, _) = unsent(amount, from, 0, rate);
+        self.remainder = 0;
+        let saved_ns = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        self.empty_ns = now_ns.saturating_sub(saved_ns.min(self.depth_ns));
+        None
     }
 
     /// Takes a packet's tokens; when the packet is out.
     fn send(&mut self, now: Time, bytes: u32) -> Time {
+        let now_ns = now.as_nanos().cast_signed();
         // A full bucket takes no more.
-        if now.since(self.empty) > self.depth {
-            self.empty = Time::from_nanos(now.as_nanos() - self.depth.as_nanos());
+        if now_ns.saturating_sub(self.empty_ns) > self.depth_ns {
+            self.empty_ns = now_ns - self.depth_ns;
             self.remainder = 0;
         }
         let (span, left) = self.rate.transmission(bytes, self.remainder);
-        self.empty += span;
+        self.empty_ns += span.as_nanos().cast_signed();
         self.remainder = left;
-        self.empty.max(now)
+        Time::from_nanos(self.empty_ns.max(now_ns).cast_unsigned())
     }
 }
 
@@ -328,6 +491,22 @@ impl Opportunities {
         } else {
             self.next += 1;
         }
+    }
+
+    /// Returns how many bytes of the packet that was taken last go at opportunities after `now`.
+    fn left_bytes_after(&self, now: Time) -> u32 {
+        let round_ns = Span::from_millis(u64::from(self.trace.round_ms())).as_nanos();
+        let times = self.trace.times_ms.len() as u64;
+        let passed = self.round.as_nanos() / round_ns * times + self.next as u64;
+        let until_now = self.trace.bits_until(now) / (8 * u64::from(RateTrace::BYTES));
+        let whole = passed.saturating_sub(until_now) * u64::from(RateTrace::BYTES);
+        let part = match self.left_bytes {
+            0 => 0,
+            // That opportunity may have passed, too.
+            _ if passed < until_now => 0,
+            left => u64::from(RateTrace::BYTES - left),
+        };
+        u32::try_from(whole + part).unwrap_or(u32::MAX)
     }
 
     /// Goes to the first opportunity after `now`.
@@ -596,5 +775,129 @@ mod tests {
         bench.run(at_ms(100));
         // Both at 4 ms: the first leaves 500 bytes, and the second is out with the next time.
         assert_eq!(bench.out, [(0, 4000, 4000), (1, 4000, 5000)]);
+    }
+
+    /// A change of the rate that was not announced, and the end of the packet being sent by it.
+    fn change(bench: &mut Bench, now: Time, rate: Rate) -> Option<u64> {
+        bench.run(now);
+        let moved = bench.link.set_rate(now, rate);
+        moved.map(|out| out.as_nanos() / 1000)
+    }
+
+    const SLOW: Rate = Rate::from_bps(1);
+    const FAST: Rate = Rate::from_bps(8_000_000);
+
+    #[test]
+    fn what_is_left_of_a_packet_goes_at_the_new_rate() {
+        let mut bench = Bench::new(&Capacity::Constant(FAST));
+        bench.arrive(at_ms(10), 1000);
+        bench.arrive(at_ms(10), 1000);
+        // Half of the first is sent; a quarter goes at half the rate, and the rest at 1 bit/s, for a
+        // second in which 1 bit is sent.
+        let half = Time::from_nanos(10_500_000);
+        let moved = change(&mut bench, half, Rate::from_bps(4_000_000));
+        assert_eq!(moved, Some(11_500));
+        assert_eq!(change(&mut bench, at_ms(11), SLOW), Some(2_000_011_000));
+        assert_eq!(change(&mut bench, at_ms(1011), FAST), Some(1_011_250 - 1));
+        bench.run(at_ms(2000));
+        assert_eq!(bench.out[1], (1, 1_011_249, 1_012_249));
+        // Nothing is being sent: nothing moves.
+        assert_eq!(change(&mut bench, at_ms(3000), SLOW), None);
+    }
+
+    #[test]
+    fn an_announced_change_counts_from_the_start_of_a_packet() {
+        let steps = [
+            (Time::from_nanos(10_500_000), Rate::from_bps(4_000_000)),
+            (at_ms(11), SLOW),
+            (at_ms(1011), FAST),
+        ]
+        .map(|(at, rate)| RateStep { at, rate });
+        let capacities = [
+            Capacity::Constant(FAST),
+            Capacity::Bucket {
+                rate: FAST,
+                burst: Bytes(1),
+            },
+        ];
+        for capacity in capacities {
+            let mut bench = Bench::new(&capacity);
+            bench.link.announce(steps.to_vec());
+            bench.arrive(at_ms(10), 1000);
+            bench.arrive(at_ms(10), 1000);
+            for step in steps {
+                assert_eq!(change(&mut bench, step.at, step.rate), None);
+            }
+            bench.run(at_ms(2000));
+            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            let saved = u64::from(capacity != Capacity::Constant(FAST));
+            assert_eq!(out, [1_011_249 - saved, 1_012_249 - saved], "{capacity:?}");
+        }
+    }
+
+    #[test]
+    fn a_shaper_goes_on_at_once_at_the_new_rate() {
+        for announced in [true, false] {
+            let mut bench = Bench::new(&Capacity::Shaped(SLOW));
+            let step = RateStep {
+                at: at_ms(1010),
+                rate: FAST,
+            };
+            if announced {
+                bench.link.announce(vec![step]);
+            }
+            bench.arrive(at_ms(10), 1000);
+            bench.arrive(at_ms(10), 1000);
+            // The first went whole; the second waits for what is left of its time.
+            assert_eq!(change(&mut bench, step.at, step.rate), None);
+            bench.run(at_ms(2000));
+            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            assert_eq!(out, [10_000, 1_010_999], "announced: {announced}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_bytes_at_every_rate() {
+        let burst = Bytes(2000);
+        for (before, after) in [(FAST, SLOW), (SLOW, FAST)] {
+            let mut bench = Bench::new(&Capacity::Bucket { rate: FAST, burst });
+            // Full at 10 ms, at any rate.
+            assert_eq!(change(&mut bench, at_ms(10), before), None);
+            assert_eq!(change(&mut bench, at_ms(11), after), None);
+            for _ in 0..3 {
+                bench.arrive(at_ms(20), 1000);
+            }
+            bench.run(at_ms(100));
+            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            assert_eq!(out[..2], [20_000, 20_000], "{before:?}, {after:?}");
+            if after == FAST {
+                assert_eq!(out[2], 21_000);
+            } else {
+                // A packet that waits for tokens gets them at the new rate.
+                assert_eq!(change(&mut bench, at_ms(120), FAST), Some(120_999));
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_that_becomes_a_rate_keeps_no_packet() {
+        // 1000 bytes go at 2 ms, and 1500 at 5 ms, of which the second packet has taken 500 at 2 ms.
+        let mut bench = Bench::traced("2\n5\n9000\n");
+        for bytes in [1000, 3000, 1000] {
+            bench.arrive(at_ms(1), bytes);
+        }
+        bench.run(at_ms(6));
+        assert_eq!(bench.out.last(), Some(&(1, 2_000, 9_000_000)));
+        // 1000 bytes are left of it.
+        assert_eq!(change(&mut bench, at_ms(6), FAST), Some(7_000));
+        bench.run(at_ms(100));
+        assert_eq!(bench.out.last(), Some(&(2, 7_000, 8_000)));
+
+        // One that waits for an opportunity goes at once.
+        let mut bench = Bench::traced("9000\n");
+        bench.arrive(at_ms(1), 1000);
+        assert_eq!(change(&mut bench, at_ms(6), FAST), None);
+        bench.run(at_ms(100));
+        assert_eq!(bench.out, [(0, 6_000, 7_000)]);
     }
 }

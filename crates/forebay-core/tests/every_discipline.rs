@@ -30,7 +30,7 @@ fn aqm(queue: &'static DisciplineSpec, law: &'static LawSpec) -> Aqm {
             spec: queue,
             given: Vec::new(),
         },
-        law: Arc::new(move |_| law.build(&[], &roomy)),
+        law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
     }
 }
 
@@ -314,8 +314,8 @@ proptest! {
 
 #[test]
 fn laws_of_one_queue_draw_from_streams_of_their_own() {
-    let law = Arc::new(|_: &forebay_core::Site| {
-        LAWS[0].build(&[], &site(Buffer::Packets(500)).law_site())
+    let law = Arc::new(|_: &forebay_core::Site, seed: u64| {
+        LAWS[0].build(&[], &site(Buffer::Packets(500)).law_site(), seed)
     });
     let mut laws = forebay_core::LawFactory::new(law, 7, "law");
     let mut again = laws.clone();

@@ -31,7 +31,7 @@ fn signal(ecn: Ecn) -> Signal {
 }
 
 fn build(spec: &LawSpec) -> Box<dyn Law> {
-    spec.build(&[], &site())
+    spec.build(&[], &site(), 1)
         .unwrap_or_else(|e| panic!("{}: {e}", spec.kind))
 }
 
@@ -319,7 +319,7 @@ fn takes(spec: &LawSpec, settings: &Settings, at: &Condition) {
         buffer_pkts: conditions().buffer_pkts,
         packet: conditions().packet,
     };
-    if let Err(error) = spec.build(&given, &site) {
+    if let Err(error) = spec.build(&given, &site, 1) {
         panic!("{} with {given:?}: {error}", spec.kind);
     }
 }

@@ -60,7 +60,7 @@ const IDLE: std::ops::Range<u32> = 1200..1300;
 
 /// The probability over time, by either way; `None` for a law that takes packets one by one.
 fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
-    let mut law = spec.build(&[], &site()).ok()?;
+    let mut law = spec.build(&[], &site(), 1).ok()?;
     let mut rng = Rng::new(1, "flow");
     let mut seen = Vec::new();
     for step in 0..STEPS {

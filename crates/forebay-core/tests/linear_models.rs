@@ -146,7 +146,7 @@ impl Bench {
 fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench {
     let wanted = point.probability();
     let mut bench = Bench {
-        law: spec.build(&given(spec, point), &site()).unwrap(),
+        law: spec.build(&given(spec, point), &site(), 1).unwrap(),
         rng: Rng::new(1, "bench"),
         step: 0,
         arrived: 0.0,

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use forebay_core::{ParamError, Rng, Time};
+use forebay_core::{ParamError, Time};
 
 use crate::history::{History, Line};
 use crate::model::{Class, Model};
@@ -256,8 +256,8 @@ impl System {
             .collect();
         let mut queues = Vec::new();
         for (v, bottleneck) in model.bottlenecks.iter().enumerate() {
-            let law = bottleneck.law.build(&bottleneck.site())?;
-            let rng = Rng::new(model.seed, &format!("law {v}"));
+            let mut laws = bottleneck.law.laws(model.seed, &format!("law {v}"));
+            let (law, rng) = laws.build(&bottleneck.site())?;
             let passing: Vec<usize> = (0..model.classes.len())
                 .filter(|i| model.classes[*i].route.contains(&v))
                 .collect();

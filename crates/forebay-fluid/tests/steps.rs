@@ -30,7 +30,10 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
     let point = OperatingPoint::of_flows(flows, rtt_then_s, pkts_per_s);
     let mut given = Vec::new();
     let in_bytes = ("queue_in_bytes".to_owned(), Value::Flag(true));
-    if spec.build(std::slice::from_ref(&in_bytes), &site).is_ok() {
+    if spec
+        .build(std::slice::from_ref(&in_bytes), &site, 1)
+        .is_ok()
+    {
         given.push(in_bytes);
     }
     let set_point = match spec.set_point()?.name {

@@ -358,7 +358,7 @@ impl Run<'_> {
                 began = true;
                 hosts.begin_window();
             }
-            hosts.advance(now, |number| self.change(number))?;
+            hosts.advance(now, |number| self.change(now, number))?;
             if let Bottleneck::Ours(ours) = &mut self.bottleneck {
                 ours.advance(now, &mut self.packets, &mut self.syscalls)?;
             }
@@ -474,7 +474,7 @@ impl Run<'_> {
     }
 
     /// A change of the bottleneck.
-    fn change(&mut self, number: usize) -> io::Result<()> {
+    fn change(&mut self, now: Time, number: usize) -> io::Result<()> {
         let Setting::Link { what, .. } = self.scenario.changes[number].what else {
             return Ok(());
         };
@@ -490,7 +490,7 @@ impl Run<'_> {
             LinkSetting::Rate(rate) => {
                 self.rate = rate;
                 match &mut self.bottleneck {
-                    Bottleneck::Ours(ours) => ours.set_rate(rate),
+                    Bottleneck::Ours(ours) => ours.set_rate(now, rate),
                     Bottleneck::Kernels(kernels) => kernels.set_rate(rate),
                 }
                 if let Some(qdisc) = &self.qdisc {

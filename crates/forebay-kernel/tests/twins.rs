@@ -77,7 +77,7 @@ impl Lockstep {
         let values = spec.resolve(given)?;
         let in_bytes = values.contains(&("queue_in_bytes", Value::Flag(true)));
         Ok(Lockstep {
-            rust: spec.build(given, site)?,
+            rust: spec.build(given, site, 1)?,
             kernel,
             in_bytes,
             packet: site.packet.0,
@@ -432,7 +432,7 @@ fn the_traces_of_simulations_agree() {
         let point = &experiment.points[0];
         let shared = Arc::clone(&found);
         let given = settings(spec, 0b1111);
-        let aqm = Aqm::in_default_queue(Arc::new(move |site: &Site| {
+        let aqm = Aqm::in_default_queue(Arc::new(move |site: &Site, _: u64| {
             let law = Lockstep::new(spec, &given, site, Arc::clone(&shared))?;
             Ok(Box::new(law) as Box<dyn Law>)
         }));

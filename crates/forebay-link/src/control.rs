@@ -188,7 +188,7 @@ impl Hand {
                 }
             }
         }
-        next.law.build(&next.site(self.mtu))?;
+        next.law.check(&next.site(self.mtu))?;
         // Who reads them has ended with the run.
         if let Some(rate) = rate {
             let _ = self.changes.send(Change::Rate(way, rate));

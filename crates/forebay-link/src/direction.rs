@@ -48,6 +48,8 @@ pub struct Counts {
 pub struct Direction {
     bottleneck: Bottleneck<Segment, GivenUp>,
     lanes: Vec<Lane>,
+    /// The lane of the packet that the link took last; `None` if that packet was lost behind it.
+    sending_lane: Option<usize>,
     loss: f64,
     rng: Rng,
     /// Bits sent since the last packet was put into a lane.
@@ -81,6 +83,7 @@ impl Direction {
         Direction {
             bottleneck: Bottleneck::new(discipline, record, capacity, given_up),
             lanes: lanes(path.delays),
+            sending_lane: None,
             loss: path.loss,
             rng,
             link_bits: 0,
@@ -249,6 +252,7 @@ impl Direction {
         if self.loss > 0.0 && self.rng.chance(self.loss) {
             self.counts_mut().lost_packets += 1;
             pool.left(segment.handle.slot, 1);
+            self.sending_lane = None;
             return;
         }
         #[allow(clippy::cast_possible_truncation, reason = "below the number of lanes")]
@@ -266,6 +270,7 @@ impl Direction {
             after_idle: std::mem::take(&mut self.after_idle),
         };
         self.lanes[lane].push(due);
+        self.sending_lane = Some(lane);
     }
 
     /// When something is due for release. A packet that is in the queue now is due no earlier
@@ -288,9 +293,17 @@ impl Direction {
             .pop_front()
     }
 
-    /// From `now` on the rate is constant; the packet being sent is finished as it was begun.
+    /// Changes the rate from `now` on, when all that was due before is done. What is left of the
+    /// packet being sent goes at the new rate.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
-        self.bottleneck.set_rate(now, rate);
+        let (Some(out), Some(lane)) = (self.bottleneck.set_rate(now, rate), self.sending_lane)
+        else {
+            return;
+        };
+        let Lane { delay, due } = &mut self.lanes[lane];
+        if let Some(last) = due.back_mut() {
+            last.at = out + *delay;
+        }
     }
 
     pub fn set_buffer(&mut self, buffer: Buffer) {
@@ -622,8 +635,33 @@ mod tests {
         assert!((p - 3e-4 * (49.0 - 12.0 - 20.0)).abs() < 1e-3, "{p}");
         let out = release_all(&mut link, &mut pool, minute + Span::from_secs(1));
         assert_eq!(out.len(), 50);
-        // The first was on its way for 1 ms; the others take half a millisecond each.
-        assert_eq!(out[49].at, minute + Span::from_micros(25_500));
+        // The rate is twice as high from the start of the first on: half a millisecond each.
+        assert_eq!(out[49].at, minute + Span::from_millis(25));
+    }
+
+    /// As Linux's tbf: a link that was nearly stopped goes on at once when its rate is back.
+    #[test]
+    fn what_is_left_of_a_packet_goes_at_the_new_rate() {
+        let rate = Rate::from_bps(1000);
+        for (least, most) in [(5, 5), (20, 200)] {
+            let (mut link, mut pool) = (droptail(least, most, 0.0), Pool::new(200, 1500));
+            link.set_rate(ms(0), rate);
+            for port in 0..4 {
+                arrive(&mut link, &mut pool, ms(0), 1500, port, 0);
+            }
+            link.advance(ms(1300), &mut pool);
+            link.set_rate(ms(1300), RATE);
+            let out = release_all(&mut link, &mut pool, ms(2000));
+            assert_eq!(out.len(), 4);
+            // 1300 of 12 000 bits had gone; the rest takes 10.7 / 12 ms.
+            let first = 1_300_891_666 + 1_000_000 * least;
+            assert!(out[0].at.as_nanos() >= first, "{:?}", out[0]);
+            if least == most {
+                let times: Vec<u64> = out.iter().map(|due| due.at.as_nanos() - first).collect();
+                assert_eq!(times, [0, 1_000_000, 2_000_000, 3_000_000]);
+            }
+            assert_eq!(pool.free_slots(), 200);
+        }
     }
 
     /// A link that is always busy is used to the full under each of its rates.
@@ -637,11 +675,11 @@ mod tests {
         link.set_rate(ms(15), Rate::from_bps(24_000_000));
         link.advance(ms(40), &mut pool);
         link.set_rate(ms(40), Rate::from_bps(6_000_000));
-        // 15, 50 and 5 packets, of 90.
+        // 15, 50 and 5 packets of 90 are sent, and one more is taken at the end.
         link.advance(ms(50), &mut pool);
         let metrics = Metrics::of(&link.finish(ms(50)), None);
         assert!((metrics.utilisation - 1.0).abs() < 0.03, "{metrics:?}");
-        assert_eq!(metrics.forwarded_packets, 70.0);
+        assert_eq!(metrics.forwarded_packets, 71.0);
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl View {
 
     fn request_law(&mut self, law: LawChoice) -> bool {
         let way = &mut self.ways[self.way];
-        if law.build(&way.site(self.mtu)).is_err() {
+        if law.check(&way.site(self.mtu)).is_err() {
             return false;
         }
         let (kind, set) = (law.spec.kind, law.in_words());

@@ -210,7 +210,7 @@ proptest! {
         for (queue, law) in DISCIPLINES.iter().flat_map(|it| LAWS.iter().map(move |law| (it, law))) {
             let aqm = Aqm {
                 queue: QueueChoice { spec: queue, given: Vec::new() },
-                law: Arc::new(move |_| law.build(&[], &roomy)),
+                law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
             };
             let one = simulated(&aqm, &site, &capacity, &arrivals);
             let other = carried(&aqm, &site, &capacity, &arrivals);

@@ -124,7 +124,10 @@ pub struct PyLaw {
 }
 
 impl PyLaw {
-    pub fn new(py: Python, made: Made) -> Result<PyLaw, ParamError> {
+    pub fn new(py: Python, made: Made, seed: u64) -> Result<PyLaw, ParamError> {
+        let seeded = made.seeded.call1(py, (seed,));
+        seeded
+            .map_err(|error| ParamError::new("rng", error, "a law that can hold its generator"))?;
         let interval = made.interval.as_ref().map(|it| interval(it.bind(py)));
         let interval = interval.transpose()?;
         let control = Control::current();
@@ -238,13 +241,6 @@ fn probability(value: &Bound<PyAny>) -> Option<f64> {
 }
 
 impl Law for PyLaw {
-    fn seeded(&mut self, seed: u64) {
-        let seeded = Python::attach(|py| self.made.seeded.call1(py, (seed,)).map(|_| ()));
-        if let Err(error) = seeded {
-            Stop::Fault(error.to_string()).now();
-        }
-    }
-
     fn watches_arrivals(&self) -> bool {
         self.made.on_enqueue.is_some() || self.clock.is_some()
     }

@@ -209,7 +209,7 @@ struct ConfiguredPrototype {
 }
 
 impl ConfiguredLaw for ConfiguredPrototype {
-    fn build(&self, _: &Site) -> Result<Box<dyn Law>, ParamError> {
+    fn build(&self, _: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError> {
         Python::attach(|py| {
             let values = PyDict::new(py);
             for spec in self.prototype.params {
@@ -231,7 +231,7 @@ impl ConfiguredLaw for ConfiguredPrototype {
                     _ => ParamError::new("kind", error, "a class that can be made"),
                 }
             })?;
-            Ok(Box::new(PyLaw::new(py, made)?) as Box<dyn Law>)
+            Ok(Box::new(PyLaw::new(py, made, seed)?) as Box<dyn Law>)
         })
     }
 

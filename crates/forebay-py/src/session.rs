@@ -193,7 +193,7 @@ impl Session {
         let (aqm, target_pkts) = match (&helm, steering) {
             (Some(helm), Some(Steering { set_point, .. })) => {
                 let helm = helm.clone();
-                let law = move |site: &Site| Ok(helm.law(site));
+                let law = move |site: &Site, _: u64| Ok(helm.law(site));
                 let aqm = Aqm::in_default_queue(Arc::new(law));
                 (aqm, Some(site.pkts(set_point)))
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use forebay_core::laws::{find, LAWS};
 use forebay_core::param::nearest;
-use forebay_core::{Aqm, Law, LawSpec, ParamError, QueueChoice, SetPoint, Site, Tc, TcSite, Value};
+use forebay_core::{
+    Aqm, LawFactory, LawSpec, ParamError, QueueChoice, SetPoint, Site, Tc, TcSite, Value,
+};
 
 /// A law with the parameters given for it.
 #[derive(Clone)]
@@ -59,12 +61,17 @@ impl LawChoice {
         Ok(self)
     }
 
-    /// A fresh law.
+    /// Checks that the law can be built at `site`.
     ///
     /// # Errors
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
-    pub fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
-        self.spec.build(&self.given, site)
+    pub fn check(&self, site: &Site) -> Result<(), ParamError> {
+        self.spec.check(&self.given, site)
+    }
+
+    /// Returns what builds the laws of one queue, each with a random stream and a seed of its own.
+    pub fn laws(&self, seed: u64, stream: &str) -> LawFactory {
+        LawFactory::new(self.aqm().law, seed, stream)
     }
 
     /// The law and its queue, to be built at any link.
@@ -72,7 +79,7 @@ impl LawChoice {
         let (spec, given) = (self.spec, self.given.clone());
         Aqm {
             queue: self.queue.clone(),
-            law: Arc::new(move |site| spec.build(&given, site)),
+            law: Arc::new(move |site, seed| spec.build(&given, site, seed)),
         }
     }
 

@@ -414,6 +414,14 @@ pub enum EcnChoice {
     L4s,
 }
 
+/// The hosts whose habits are the defaults of a traffic's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Ns2,
+    /// A present host with Linux.
+    Linux,
+}
+
 /// A TCP sender and its receiver.
 #[derive(Clone, Debug)]
 pub struct Tcp {

@@ -5,6 +5,7 @@ mod arrivals;
 mod checks;
 mod external;
 mod keys;
+mod stack;
 mod tcp;
 
 use forebay_core::param::nearest;
@@ -294,6 +295,11 @@ pub fn read(
 fn one(section: &Section, label: String, links: &[Link], files: &Files) -> Result<Traffic, Fault> {
     let spec = spec(section)?;
     section.only(&["kind"], spec.parts)?;
+    let expanded = stack::expanded(section, spec)?;
+    let section = &Section {
+        table: &expanded,
+        name: section.name,
+    };
     let mut traffic = match spec.read {
         Read::Flows(kind) => flows(section, label, links, kind(section)?)?,
         Read::FlowsOfFiles(kind) => flows(section, label, links, kind(section, files)?)?,

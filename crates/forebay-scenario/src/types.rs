@@ -5,7 +5,7 @@ use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{disciplines, words, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
 
-use crate::model::{EcnChoice, Instant, Offloads, Shaper};
+use crate::model::{EcnChoice, Instant, Offloads, Shaper, Stack};
 
 /// Largest buffer, in packets.
 pub const MOST_BUFFER_PKTS: f64 = 1e9;
@@ -399,6 +399,24 @@ impl ParamType for Offloads {
             Offloads::Hosts => Value::Flag(true),
             Offloads::All => Value::Text("all".into()),
         }
+    }
+}
+
+impl ParamType for Stack {
+    const SHAPE: Shape = Shape::Word(&["ns2", "linux"]);
+    const ALLOWED: &'static str = "\"ns2\" or \"linux\"";
+    fn from_value(value: &Value) -> Result<Stack, String> {
+        match value {
+            Value::Text(text) if text == "ns2" => Ok(Stack::Ns2),
+            Value::Text(text) if text == "linux" => Ok(Stack::Linux),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(match self {
+            Stack::Ns2 => "ns2".into(),
+            Stack::Linux => "linux".into(),
+        })
     }
 }
 

@@ -108,7 +108,7 @@ fn check(text: &[u8], options: &Options) -> Result<(), TestCaseError> {
             for point in &experiment.points {
                 prop_assert_eq!(point.laws.len(), experiment.laws.len());
                 for law in &point.laws {
-                    prop_assert!(law.build(&point.scenario.site()).is_ok());
+                    prop_assert!(law.check(&point.scenario.site()).is_ok());
                 }
             }
         }

@@ -356,8 +356,8 @@ struct SilentAt {
 }
 
 impl ConfiguredLaw for SilentAt {
-    fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
-        baseline().build(&[], site)
+    fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        baseline().build(&[], site, seed)
     }
     fn values(&self) -> Vec<(&'static str, Value)> {
         vec![("target", self.target.clone())]
@@ -601,4 +601,56 @@ fn a_name_can_stand_for_a_law_in_its_queue() {
     assert!(error.contains("fq, which fq-codel comes in"), "{error}");
     let error = laws("kind = \"fq-codel\"\nqueues = 0").unwrap_err();
     assert!(error.contains("law.0.queues"), "{error}");
+}
+
+/// `stack = "linux"` is what its keys say, at every kind over TCP, and a key that is written wins.
+#[test]
+fn one_word_stands_for_a_host_with_linux() {
+    const KEYS: [&str; 7] = [
+        "tcp = \"linux-cubic\"",
+        "packet = \"1500B\"",
+        "header = \"52B\"",
+        "initial_window = \"10p\"",
+        "delayed_ack = true",
+        "ack_delay = \"40ms\"",
+        "quick_acks = 16",
+    ];
+    let resolved = |kind: &str, keys: &str, options: &Options| {
+        let text = format!(
+            "duration = \"10s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"100p\"\n\
+             [[traffic]]\nkind = \"{kind}\"\nflows = 4\nrtt = \"40ms\"\n{keys}\n\
+             [[law]]\nkind = \"droptail\"\n"
+        );
+        read(&text, options).points[0].scenario.resolved()
+    };
+    let none = Options::default();
+    for kind in ["ftp", "mice", "web", "pages", "video"] {
+        let linux = resolved(kind, "stack = \"linux\"", &none);
+        assert_eq!(linux, resolved(kind, &KEYS.join("\n"), &none), "{kind}");
+        let ns2 = resolved(kind, "stack = \"ns2\"", &none);
+        assert_eq!(ns2, resolved(kind, "", &none), "{kind}");
+        assert_ne!(linux, ns2, "{kind}");
+        let other = "tcp = \"bbr\"\npacket = \"1000B\"\nquick_acks = 0";
+        let mut keys = KEYS.to_vec();
+        keys.retain(|key| {
+            !["tcp", "packet", "quick_acks"]
+                .iter()
+                .any(|it| key.starts_with(it))
+        });
+        keys.push(other);
+        let written = resolved(kind, &format!("{other}\nstack = \"linux\""), &none);
+        assert_eq!(written, resolved(kind, &keys.join("\n"), &none), "{kind}");
+    }
+    // From the command line, too.
+    let asked = resolved("ftp", "", &sets(&[("traffic.0.stack", "linux")]));
+    assert_eq!(asked, resolved("ftp", "stack = \"linux\"", &none));
+    let wrong =
+        "duration = \"1s\"\n[bottleneck]\nrate = \"1Mbit/s\"\nbuffer = \"9p\"\n[[traffic]]\n\
+                 kind = \"ftp\"\nflows = 1\nrtt = \"9ms\"\nstack = \"bsd\"\n[[law]]\n\
+                 kind = \"droptail\"\n";
+    let error = forebay_scenario::parse(wrong.as_bytes(), "test", &none).unwrap_err();
+    assert!(
+        error.to_string().contains("\"ns2\" or \"linux\""),
+        "{error}"
+    );
 }

@@ -40,6 +40,7 @@ use crate::network::Network;
 use crate::number::count;
 use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
+use crate::steps::{LineBack, LinkSteps};
 use crate::tcp::NEVER;
 use crate::Watch;
 
@@ -98,26 +99,6 @@ pub trait Topology: Sized {
     fn enter_way_back(&mut self, hosts: &mut Hosts, returning: Returning);
 }
 
-/// The way back along a link that has no link the other way: its rate and delay, never full.
-pub struct LineBack {
-    pub wire: Wire,
-    pub free: u64,
-}
-
-impl LineBack {
-    /// When a packet that enters at `now` comes out.
-    #[inline]
-    pub fn pass(&mut self, now: u64, bytes: u16) -> u64 {
-        self.wire.pass(&mut self.free, now, bytes)
-    }
-
-    /// The same for an ACK.
-    #[inline]
-    pub fn pass_ack(&mut self, now: u64) -> u64 {
-        self.wire.pass_ack(&mut self.free, now)
-    }
-}
-
 /// A run of a scenario over links of this kind.
 pub struct Engine<T> {
     scenario: Arc<Scenario>,
@@ -143,14 +124,13 @@ impl<T: Topology> Engine<T> {
             window: scenario.measure,
         };
         let ports = ports(scenario, queues, settings);
-        let line_back = |link: &Link| LineBack {
-            wire: Wire::new(
-                link.rate_back.unwrap_or(link.rate).as_bps(),
-                link.delay.as_nanos(),
-            ),
-            free: 0,
+        let line_back = |(number, link): (usize, &Link)| {
+            let rate = link.rate_back.unwrap_or(link.rate);
+            let wire = Wire::new(rate.as_bps(), link.delay.as_nanos());
+            let steps = LinkSteps::of(scenario, number);
+            LineBack::new(wire, link.rate_back.is_some(), &steps)
         };
-        let lines_back = scenario.all_links().map(line_back).collect();
+        let lines_back = scenario.all_links().enumerate().map(line_back).collect();
         let network = Network::new(scenario, seed);
         let (start, end) = scenario.measure;
         let samples = scenario.duration.as_nanos() / scenario.sample.as_nanos();
@@ -475,8 +455,10 @@ fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
 fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
     let traffic = scenario.traffic.len();
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
-    let port = |(link, queue): (&Link, Queue<Packet>)| {
-        let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
+    let port = |((number, link), queue): ((usize, &Link), Queue<Packet>)| {
+        let steps = LinkSteps::of(scenario, number);
+        let delay_ns = link.delay.as_nanos();
+        let mut port = Port::new(queue, settings, link.capacity(), delay_ns, &steps);
         if told_apart {
             port.bottleneck
                 .record
@@ -485,7 +467,12 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
         }
         port
     };
-    scenario.all_links().zip(queues).map(port).collect()
+    scenario
+        .all_links()
+        .enumerate()
+        .zip(queues)
+        .map(port)
+        .collect()
 }
 
 /// When a port's law wants to be called.

@@ -29,8 +29,15 @@ impl Wire {
     }
 
     #[inline]
-    fn serialisation_ns(&self, bytes: u16) -> u64 {
+    pub fn serialisation_ns(&self, bytes: u16) -> u64 {
         (u64::from(bytes) * self.per_byte) >> FRACTION
+    }
+
+    /// Returns how long that takes here which takes `span_ns` on a line of another rate.
+    pub fn restated_ns(&self, span_ns: u64, other: &Wire) -> u64 {
+        let scaled = u128::from(span_ns) * u128::from(self.per_byte);
+        let restated = scaled / u128::from(other.per_byte.max(1));
+        u64::try_from(restated).unwrap_or(u64::MAX)
     }
 
     /// When a packet that enters at `now` comes out; `free` is when the wire is next free.

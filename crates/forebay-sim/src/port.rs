@@ -4,10 +4,14 @@ use forebay_core::{Capacity, Drop, Queue, Rate, Sink, Time};
 use forebay_trace::{Bottleneck, Settings};
 
 use crate::packet::{Packet, NO_BLOCKS};
+use crate::steps::{Delay, LinkSteps};
 
 pub struct Port {
     pub bottleneck: Bottleneck<Packet, Lost>,
+    /// Propagation delay at the time that the engine has reached.
     pub delay_ns: u64,
+    /// The same at the time at which a packet's last bit leaves.
+    delay: Delay,
     /// When the last packet reaches the far end: a shorter delay does not let one overtake.
     last_arrival: u64,
 }
@@ -20,15 +24,20 @@ pub struct Sent {
 }
 
 impl Port {
+    /// `steps` are all changes of the link, which are known beforehand.
     pub fn new(
         discipline: Queue<Packet>,
         record: Settings,
         capacity: Capacity,
         delay_ns: u64,
+        steps: &LinkSteps,
     ) -> Port {
+        let mut bottleneck = Bottleneck::new(discipline, record, capacity, Lost::default());
+        bottleneck.transmitter.announce(steps.rates.clone());
         Port {
-            bottleneck: Bottleneck::new(discipline, record, capacity, Lost::default()),
+            bottleneck,
             delay_ns,
+            delay: Delay::new(delay_ns, &steps.delays),
             last_arrival: 0,
         }
     }
@@ -50,7 +59,7 @@ impl Port {
     #[inline(always)]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
         let sent = self.bottleneck.send_next(Time::from_nanos(now))?;
-        let arrives_at = sent.out.as_nanos() + self.delay_ns;
+        let arrives_at = self.delay.after(sent.out.as_nanos());
         self.last_arrival = self.last_arrival.max(arrives_at);
         Some(Sent {
             packet: sent.departure.packet,
@@ -58,11 +67,14 @@ impl Port {
         })
     }
 
-    /// The packet being sent is finished at the old rate. A recorded link only tells its law.
+    /// Makes an announced change of the rate. A recorded link only reports it to its law.
     pub fn set_rate(&mut self, now: u64, rate: Rate) {
         match self.bottleneck.capacity() {
             Capacity::Recorded(_) => self.bottleneck.discipline.set_rate(rate),
-            _ => self.bottleneck.set_rate(Time::from_nanos(now), rate),
+            _ => {
+                let moved = self.bottleneck.set_rate(Time::from_nanos(now), rate);
+                debug_assert!(moved.is_none(), "a change that was not announced");
+            }
         }
     }
 

@@ -93,14 +93,17 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         Some(sent)
     }
 
-    /// From `now` on the rate is constant; the packet being sent is finished at the old one.
-    pub fn set_rate(&mut self, now: Time, rate: Rate) {
+    /// Changes the rate from `now` on; what is left of the packet being sent goes at the new one.
+    ///
+    /// Returns when the last bit of that packet is out, as [`Transmitter::set_rate`] does.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
         self.account(now);
         self.carried_bits = 0;
         self.capacity.set_rate(rate);
-        self.transmitter.set_rate(rate);
+        let out = self.transmitter.set_rate(now, rate);
         self.discipline.set_rate(rate);
         self.record.recorder.rate_changed(now, rate);
+        out
     }
 
     /// Another discipline takes over, with the packets of the one before.

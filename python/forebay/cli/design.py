@@ -49,7 +49,7 @@ def design(
         .csv (frequency response).
     """
     rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
-    call = Invocation.begun(output, f"design-{law}")
+    call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
     if any(DOTS in text for text in (rate, flows, rtt)):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:

@@ -67,7 +67,7 @@ def stability_map(
     from forebay.mapping import stability_map as mapped
     from forebay.store import choice
 
-    call = Invocation.begun(output, f"map-{law}")
+    call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
     out = call.folder
     axis = "rate" if DOTS in rate else "rtt"
     runs = choice.store(kept.store, without=kept.no_store) if simulate else None

@@ -32,7 +32,8 @@ def paragraph(design: Design) -> str:
     """One paragraph from the link to the margins."""
     link, loop = design.link, design.loop
     stable = loop is not None and loop.stable
-    fewest, longest_s = _reach(design) if stable else (None, None)
+    known = stable and design.modelled_elsewhere
+    fewest, longest_s = _reach(design) if known else (None, None)
     (text,) = templates.paragraphs(
         "design_reasons.txt.j2",
         design=design,
@@ -61,7 +62,7 @@ def _cut(design: Design) -> Cut | None:
     found = room(design)
     if found is None or found.suffices:
         return None
-    return Cut(*found, design.model().slowed_by)
+    return Cut(*found, design.model().slowed_by if design.modelled_elsewhere else None)
 
 
 def _reach(design: Design) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from forebay.base import words
+from forebay.base import registries, words
 from forebay.designs import reasons
 from forebay.scenarios import router
 from forebay.scenarios.builder import Law
@@ -51,7 +51,7 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
     console.print()
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
-    _show_law(console, result.law, result.params)
+    _show_law(console, result.kind, result.params)
     console.print()
     console.print("To use it:")
     where = f"{out}/" if out is not None else ""
@@ -61,15 +61,15 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
             markup=False,
             soft_wrap=True,
         )
-    settings = list(
-        router.lines(
+    settings: list[str] = []
+    if result.law in registries.laws():
+        settings += router.lines(
             result.law,
             result.params,
             rate_bps=round(result.link.rate_bps),
             packet_bytes=round(result.link.packet_bytes),
             buffer_pkts=result.link.buffer_pkts,
         )
-    )
     if settings:
         console.print()
         console.print("On a router with Linux:")

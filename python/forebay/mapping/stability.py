@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import signals
+from forebay.theory.design import measured_law
 from forebay.theory.loop import many_loops
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
 from forebay.theory.plant.plant import REASONS, Plant
 from forebay.theory.plant.plants import WINDOWS, plant_on
 
 if TYPE_CHECKING:
+    from forebay._native import LinearModel
     from forebay.store.store import Store
 
 Floats = NDArray[np.float64]
@@ -63,6 +65,8 @@ class Map:
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
     windows: str = WINDOWS[0]
+    #: the measured model of a law in Python
+    measured: LinearModel | None = None
     interrupted: bool = False
 
     def rate_and_rtt(self, value: float) -> tuple[float, float]:
@@ -120,8 +124,14 @@ def stability_map(
     rows = np.geomspace(*values, points)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
     links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
-    plants = [plant_on(each, law, params, windows) for each in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
+    measured = None
+    plants: list[Plant]
+    if measured_law.is_python(law):
+        measured = measured_law.common_model(law, links, rtts, flows, dict(params))
+        plants = [measured_law.plant_of(each, measured) for each in links]
+    else:
+        plants = [plant_on(each, law, params, windows) for each in links]
     signals.end_waits()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         lines = list(pool.map(_line, plants, rtts, [columns] * points))
@@ -143,6 +153,7 @@ def stability_map(
         np.concatenate([stable for _, _, stable in lines]).reshape(shape),
         np.array(rest).reshape(shape),
         windows=windows,
+        measured=measured,
     )
 
 
@@ -198,7 +209,12 @@ def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, val
     """Of the loop there; 0 for one that is not stable, or that is not."""
     rate_bps, rtt_s = drawn.rate_and_rtt(value)
     here = replace(drawn.link, rate=f"{round(rate_bps)}bit/s")
-    loop = plant_on(here, drawn.law, params, drawn.windows).loop_at(flows, rtt_s)
+    plant = (
+        plant_on(here, drawn.law, params, drawn.windows)
+        if drawn.measured is None
+        else measured_law.plant_of(here, drawn.measured)
+    )
+    loop = plant.loop_at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0
 
 

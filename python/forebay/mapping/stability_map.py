@@ -12,6 +12,7 @@ from forebay.base import progress, quantities
 from forebay.base.quantities import DOTS, range_ends
 from forebay.mapping import stability
 from forebay.mapping.stability import Map
+from forebay.theory.design import measured_law
 from forebay.theory.plant.loaded_link import PLAIN, LoadedLink, PerClass
 from forebay.theory.plant.plants import WINDOWS
 
@@ -61,7 +62,8 @@ def stability_map(
 ) -> StabilityMap:
     """Maps where a law is stable, over flows and RTT or over flows and rate.
 
-    law: its name in `forebay laws`.
+    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME, whose measured
+        linear model is the same at every load.
     flows: a range of long-lived TCP flows, such as "10..400".
     rate, rtt: one of them a range, such as "5..50Mbit/s" or "20..500ms"; rtt is propagation, both
         ways.
@@ -101,6 +103,8 @@ def stability_map(
     ]:
         if not 0 < a < b:
             raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+    if measured_law.is_python(law) and windows != WINDOWS[0]:
+        raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
     given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
     # The set-point matters only where the law has none among its parameters.
     link = LoadedLink.from_texts(

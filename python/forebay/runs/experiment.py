@@ -139,7 +139,12 @@ def read(
 
 
 def check_seeds(seeds: int | None) -> None:
-    """Refuses a number of seeds that is none. Raises `ScenarioError`."""
+    """Raise `ScenarioError` unless `seeds` is a number of seeds, or None."""
+    if seeds is not None and (isinstance(seeds, bool) or not hasattr(seeds, "__index__")):
+        raise ScenarioError(
+            f"seeds: {seeds!r} is not a number of seeds; write a whole number of at least 1, "
+            "such as 5 for the seeds 1 to 5"
+        )
     if seeds is not None and not 0 <= seeds < 2**32:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
 

@@ -360,7 +360,7 @@ mod tests {
 
     fn queue(params: &DualPi2Params, p_c: f64) -> Box<dyn Discipline<Sent>> {
         let (site, _) = buffer_of(100_000);
-        let make = move |_: &crate::law::Site| Ok(Box::new(Always(p_c)) as Box<dyn Law>);
+        let make = move |_: &crate::law::Site, _: u64| Ok(Box::new(Always(p_c)) as Box<dyn Law>);
         params
             .build(&site, LawFactory::new(Arc::new(make), 1, "law"))
             .unwrap()

@@ -388,7 +388,7 @@ mod tests {
     fn a_full_buffer_under_pie_costs_the_arrival() {
         // 16 ms, and PIE's target is 15.
         let (site, _) = buffer_of(60);
-        let make = |site: &Site| pie::LAW.build(&[], site);
+        let make = |site: &Site, seed: u64| pie::LAW.build(&[], site, seed);
         let laws = LawFactory::new(Arc::new(make), 1, "law");
         let mut queue: Box<dyn Discipline<Packet>> =
             FqParams::defaults().build(&site, laws).unwrap();

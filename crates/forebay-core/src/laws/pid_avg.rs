@@ -387,7 +387,7 @@ mod tests {
             ("w_q".into(), Value::Number(1.0)),
             ("average_at_samples".into(), Value::Flag(true)),
         ];
-        let mut law = spec.build(&given, &site()).unwrap();
+        let mut law = spec.build(&given, &site(), 1).unwrap();
         let sample = |&q: &u32| {
             law.handle_timeout(law.poll_timeout().unwrap(), &view(q));
             law.intensity(&view(q)).unwrap()

@@ -107,8 +107,12 @@ impl Ours {
         self.transmitter.due().min(law).min(out)
     }
 
-    pub fn set_rate(&mut self, rate: Rate) {
-        self.transmitter.set_rate(rate);
+    /// Changes the rate; what is left of the packet being sent goes at the new one.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) {
+        let moved = self.transmitter.set_rate(now, rate);
+        if let (Some(moved), Some((out, _))) = (moved, self.sending.back_mut()) {
+            *out = moved;
+        }
         self.queue.set_rate(rate);
     }
 

@@ -4,7 +4,7 @@ use forebay_core::{params, Bytes, Rate, Span, Time};
 use forebay_packets::Prefix;
 
 use crate::link_types::Share;
-use crate::model::{EcnChoice, Instant};
+use crate::model::{EcnChoice, Instant, Stack};
 use crate::senders::Sender;
 use crate::types::{Command, InnerFile, Label, Maybe, Text, WholePackets};
 
@@ -48,8 +48,13 @@ params! {
 
 params! {
     /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
-    /// scripts set.
+    /// scripts set; `stack = "linux"` sets those of a present host.
     pub struct TcpKeys {
+        /// Hosts whose habits are the defaults of other keys: "ns2", or "linux" for a present host.
+        /// "linux" stands for `tcp = "linux-cubic"`, `packet = "1500B"`, `header = "52B"`,
+        /// `initial_window = "10p"`, `delayed_ack = true`, `ack_delay = "40ms"` and
+        /// `quick_acks = 16`. A key that is written wins over it.
+        stack: Stack = Stack::Ns2, 0.0 => 0.0;
         /// Sender, a stack over a congestion control: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they

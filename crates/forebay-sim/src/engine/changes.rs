@@ -4,7 +4,6 @@ use forebay_scenario::{LinkSetting, Setting};
 
 use super::hosts::Hosts;
 use super::{Engine, Topology};
-use crate::line::Wire;
 use crate::tcp::NEVER;
 use crate::traffic::{Act, Action};
 
@@ -21,19 +20,10 @@ impl<T: Topology> Engine<T> {
         self.changed += 1;
         match change.what {
             Setting::Link { link, what } => {
-                let has_own_back = {
-                    let mut links = self.scenario.all_links();
-                    links.nth(link).is_some_and(|link| link.rate_back.is_some())
-                };
+                // What packets meet on the link and on its line back has been announced.
                 let (port, line_back) = self.links.link_mut(link);
                 match what {
-                    LinkSetting::Rate(rate) => {
-                        port.set_rate(now, rate);
-                        if !has_own_back {
-                            let delay_ns = line_back.wire.delay_ns;
-                            line_back.wire = Wire::new(rate.as_bps(), delay_ns);
-                        }
-                    }
+                    LinkSetting::Rate(rate) => port.set_rate(now, rate),
                     LinkSetting::Delay(delay) => {
                         port.delay_ns = delay.as_nanos();
                         line_back.wire.delay_ns = delay.as_nanos();

@@ -6,12 +6,14 @@ use forebay_scenario::{LinkSetting, Scenario, Setting};
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, FarEnd, Hosts, Returning};
-use super::{one_line_each, LineBack, Topology};
+use super::{one_line_each, Topology};
 use crate::events::EventQueue;
 use crate::network::Network;
-use crate::packet::Packet;
+use crate::packet::{Packet, HEADER_BYTES};
 use crate::port::{Port, Sent};
+
 use crate::prefetch::prefetch;
+use crate::steps::LineBack;
 use crate::tcp::NEVER;
 
 /// The bottleneck and the way back.
@@ -136,25 +138,10 @@ impl Topology for Dumbbell {
         if self.back.in_order_ns.is_some() {
             return;
         }
-        let Dumbbell {
-            line_back,
-            back: WayBack { returning, .. },
-            acks,
-            ..
-        } = self;
-        let Network { routes, pairs, .. } = &mut hosts.network;
-        returning.take_before(before, |now, ack, coming| {
-            let at = line_back.pass_ack(now);
-            let route = routes[ack.flow as usize];
-            let pair = &mut pairs[route.pair as usize];
-            let at = pair.wire.pass_ack(&mut pair.ack_down, at);
-            acks.push_on(usize::from(pair.class), at, *ack);
-            if let Some(coming) = coming {
-                prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
-            }
-            before
-        });
-        hosts.agenda.line_back = self.back.next_deadline();
+        match self.line_back.is_steady() {
+            true => self.cross_back_by(hosts, before, LineBack::pass_ack_steadily),
+            false => self.cross_back_by(hosts, before, |line, now| line.pass(now, HEADER_BYTES)),
+        }
     }
 
     #[inline(always)]
@@ -189,6 +176,35 @@ impl Dumbbell {
         next.saturating_add(hosts.lookahead_ns)
     }
 
+    /// Lets ACKs cross the line back, each as `pass` has it.
+    #[inline(always)]
+    fn cross_back_by(
+        &mut self,
+        hosts: &mut Hosts,
+        before: u64,
+        pass: impl Fn(&mut LineBack, u64) -> u64,
+    ) {
+        let Dumbbell {
+            line_back,
+            back: WayBack { returning, .. },
+            acks,
+            ..
+        } = self;
+        let Network { routes, pairs, .. } = &mut hosts.network;
+        returning.take_before(before, |now, ack, coming| {
+            let at = pass(line_back, now);
+            let route = routes[ack.flow as usize];
+            let pair = &mut pairs[route.pair as usize];
+            let at = pair.wire.pass_ack(&mut pair.ack_down, at);
+            acks.push_on(usize::from(pair.class), at, *ack);
+            if let Some(coming) = coming {
+                prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
+            }
+            before
+        });
+        hosts.agenda.line_back = self.back.next_deadline();
+    }
+
     /// Takes ACKs that cross the line back as they are taken: each is at its sender this long after
     /// it has left the line.
     #[inline(always)]
@@ -208,7 +224,7 @@ impl Dumbbell {
         };
         let before = reaching_before(line_back, hosts.agenda.first);
         back.returning.take_before(before, |reaches, ack, coming| {
-            let now = line_back.pass_ack(reaches) + access_ns;
+            let now = line_back.pass_ack_steadily(reaches) + access_ns;
             hosts.take_ack(now, ack, coming);
             taken += 1;
             match taken < most {

@@ -5,12 +5,13 @@ use forebay_scenario::Scenario;
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, Hosts, Returning};
-use super::{one_line_each, LineBack, Topology};
+use super::{one_line_each, Topology};
 use crate::events::EventQueue;
 use crate::network::{Hop, Network};
 use crate::packet::Packet;
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
+use crate::steps::LineBack;
 use crate::tcp::NEVER;
 
 /// The prompt line for ACKs of a kind of access link; the one before is for data.

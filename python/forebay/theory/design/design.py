@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
 from forebay.base import quantities
-from forebay.theory.design import calmer_settings
+from forebay.theory.design import calmer_settings, measured_law
 from forebay.theory.design.designed_law import Design
 from forebay.theory.plant.loaded_link import PLAIN, LoadedLink, PerClass
 
+if TYPE_CHECKING:
+    from forebay.scenarios.python_laws import Prototype
+
 
 def design(
-    law: str,
+    law: str | Prototype,
     rate: str,
     flows: PerClass,
     rtt: PerClass,
@@ -27,7 +30,8 @@ def design(
 ) -> Design:
     """Designs a law for a link.
 
-    law: its name in `forebay laws`.
+    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME or as its class,
+        whose linear model is measured (`measured_law`) with its parameters as they are.
     rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
     target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
         bandwidth-delay product if None.
@@ -37,6 +41,10 @@ def design(
         alone ({"interval": "10ms"}).
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
     tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
+
+    Where Linux has the law and its rule's own goals give gains that Linux's qdisc cannot have, the
+    nearest goals that give a robust loop with gains in the qdisc's range are taken instead, and a
+    note says so. Goals or gains in `sets` are taken as they are.
 
     Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
     or "20ms,80ms"); one number of flows is divided equally among the classes.
@@ -48,13 +56,17 @@ def design(
     """
     given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
     target = _one_target(target, given.pop("target", None))
+    if measured_law.is_python(law):
+        link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
+        return measured_law.design(law, link, given, target)
+    assert isinstance(law, str)
     link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
     made = calmer_settings.design_at_fitting_interval(law, link, given)
     if made.loop is None:
         return calmer_settings.stable_rates(made, given)
     made = calmer_settings.with_interval(made, given)
     made = replace(made, advice=calmer_settings.calmer_setting(made, given))
-    return calmer_settings.stable(made, given)
+    return calmer_settings.within_linux(calmer_settings.stable(made, given), given)
 
 
 def _one_target(option: str | None, param: str | None) -> str | None:

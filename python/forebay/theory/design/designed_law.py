@@ -100,6 +100,16 @@ class Design:
     classes: CoupledEquilibrium | None = None
     senders: MixedEquilibrium | None = None
 
+    @property
+    def kind(self) -> str:
+        """The law as a scenario names it."""
+        return self.law
+
+    @property
+    def modelled_elsewhere(self) -> bool:
+        """True if the law's linear model is known for other loads and links, too."""
+        return True
+
     @cached_property
     def sawtooth(self) -> Loop | None:
         """The same law with ACKs as the flows' clock and windows in sawteeth, which is nearer to
@@ -215,7 +225,7 @@ class Design:
         title = f"{self.law} designed for {self.link.flows:g} flows"
         target_pkts = self.queue_pkts
         return f"# {self.law}.toml\n" + scenario_toml(
-            self.link, self.law, self.params, title, target_pkts
+            self.link, self.kind, self.params, title, target_pkts
         )
 
     def commands(self) -> list[str]:

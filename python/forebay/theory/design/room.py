@@ -50,6 +50,8 @@ def room(made: Design) -> Room | None:
 def gain_step(made: Design) -> GainStep | None:
     """The nearest step of a law's gains within the reach of the queue's own moves, by either plant:
     packets of Reno need a smaller p than 2/W²."""
+    if not made.modelled_elsewhere:
+        return None
     law, swing = made.model(), _swing_of(made)
     loops = [loop for loop in (made.loop, made.sawtooth) if loop is not None]
     found = [step for loop in loops if (step := step_within(law, loop, swing)) is not None]

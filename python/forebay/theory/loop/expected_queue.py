@@ -92,7 +92,12 @@ def noise(loop: Loop) -> float:
 
 
 def few(flows: float) -> float:
-    """Noise of so many flows over that of as many with windows of their own."""
+    """Return the noise of `flows` flows over that of as many with independent windows.
+
+    Less than one flow, which is one that is there for a part of the time, has no other to differ
+    from while it is: its noise is that of one.
+    """
+    flows = max(flows, 1.0)
     held, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
     spread = 2 * KAPPA - 1
     third = 1 + 3 * spread * held + (CUBE - 1 - 3 * spread) * skewed
@@ -134,7 +139,8 @@ def expected(loop: Loop) -> Expected | None:
     queue_pkts = loop.model["queue_pkts"]
     pipe_pkts = capacity * rtt_s - queue_pkts
     share = p_deviation / p0
-    if share > CUT and loop.model["integrates"] and loop.model["average"] is None:
+    integrates = loop.model["integrates"] and loop.model["average"] is None
+    if share > CUT and integrates and held.can_step(t, rtt_s):
         moves = held.moves(t, rtt_s, p0, queue_pkts, intensity)
         used = 1 - moves.missing_pkts / pipe_pkts
         return Expected(moves.deviation_pkts, moves.share, used, moves.mean_pkts)

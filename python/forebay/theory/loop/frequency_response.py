@@ -117,9 +117,9 @@ class Terms:
 
     @property
     def slowest(self) -> float:
-        """The smallest pole of a path that is not at zero, in size."""
+        """The size of the smallest pole of a path that is not at zero; ``inf`` if all are."""
         sizes = np.concatenate([np.ravel(np.abs(pole)) for t in self.paths for pole in t.poles])
-        return float(sizes[sizes > AT_ZERO / self.longest_s].min())
+        return float(sizes[sizes > AT_ZERO / self.longest_s].min(initial=math.inf))
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:

@@ -37,6 +37,12 @@ class Moves:
     share: float
 
 
+def can_step(t: Terms, rtt_s: float) -> bool:
+    """Return True if the delay is a number of steps that the loop in time can hold."""
+    assert t.interval_s is not None
+    return max(rtt_s, t.longest_s) <= 0.1 * MOST * float(t.interval_s)
+
+
 def moves(t: Terms, rtt_s: float, p0: float, rest_pkts: float, intensity: float) -> Moves:
     """Of a plant with packets in trains, behind a sampler, at p0 and with the queue at rest.
 
