@@ -1,5 +1,6 @@
 //! A network whose packets Python sends: `forebay.Network` is the loop around it.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use forebay_core::{Drop, Ecn, ParamError, Span, Time};
@@ -179,11 +180,19 @@ impl Network {
         }))
     }
 
+    /// Records what becomes of the caller's packets from now on, in these files.
+    #[pyo3(signature = (capture=None, events=None))]
+    fn record(&self, capture: Option<PathBuf>, events: Option<PathBuf>) -> PyResult<()> {
+        let recorded = self.with(|it| it.record(capture.as_deref(), events.as_deref()))?;
+        recorded.map_err(PyErr::from)
+    }
+
     /// Runs to the end of the scenario, and gives the metrics and samples that a run has.
     fn finish(&mut self, py: Python) -> PyResult<Observed> {
         let network = self.take()?;
         self.over = true;
         let report = detached(py, || network.finish(), &self.label)?;
+        report.recording?;
         Observed::of(py, report.trace, &report.metrics, true)
     }
 }
