@@ -47,8 +47,8 @@ impl Input<'_> {
         (0..8).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::from(self.byte()) % all.len()]
+    fn of<'b, T>(&mut self, all: &'b [T]) -> &'b T {
+        &all[usize::from(self.byte()) % all.len()]
     }
 
     /// A time: near the last one, or at an edge.
@@ -89,8 +89,8 @@ fn make(input: &mut Input) -> Option<Made> {
     let text = |text: &str| CString::new(text).expect("no zero inside");
     let law = text(input.of(LAWS).kind);
     let kind = text(input.of(DISCIPLINES).kind);
-    let (rate, buffer) = (text(input.of(RATES)), text(input.of(BUFFERS)));
-    let params: Vec<CString> = (0..input.byte() % 3).map(|_| text(input.of(PARAMS))).collect();
+    let (rate, buffer) = (text(input.of::<&str>(RATES)), text(input.of::<&str>(BUFFERS)));
+    let params: Vec<CString> = (0..input.byte() % 3).map(|_| text(input.of::<&str>(PARAMS))).collect();
     let mut list: Vec<*const c_char> = params.iter().map(|it| it.as_ptr()).collect();
     list.push(null());
     let settings = CSettings {
@@ -165,7 +165,7 @@ unsafe fn call(made: &mut Made, input: &mut Input) {
         }
         10 => {
             let (key, value) = input.of(KEYS);
-            let (key, value) = (CString::new(key).unwrap(), CString::new(value).unwrap());
+            let (key, value) = (CString::new(*key).unwrap(), CString::new(*value).unwrap());
             let mut error = [0; 40];
             forebay_set(queue, key.as_ptr(), value.as_ptr(), error.as_mut_ptr(), error.len())
         }
@@ -216,7 +216,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let mut queues: Vec<Made> = Vec::new();
     let settings = CNetworkSettings { scenario: SCENARIO.as_ptr(), law: null(), sets: null(), seed: 1 };
-    let (mut network, mut last) = (null_mut(), 0);
+    let (mut network, mut last): (*mut CNetwork, u64) = (null_mut(), 0);
     for _ in 0..MOST_CALLS {
         if input.0.is_empty() {
             break;

@@ -1362,8 +1362,8 @@ class Network:
         capture: str | os.PathLike[str] | None = None,
         events: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Record what becomes of the caller's packets from now on, in these files; with neither, end
-        a recording. Raises `OSError`."""
+        """Record what becomes of the caller's packets from now on, in these files; with neither,
+        end a recording. Raises `OSError`."""
 
     def finish(self) -> Observed:
         """Run to the end of the scenario, and return the metrics and samples that a run has. Raises

@@ -74,7 +74,9 @@ def test_a_shell_needs_the_lines_that_the_installation_prints(tmp_path: Path) ->
     assert done.stdout.startswith("arrived "), done.stderr
     # The second line is for programs that load it while they run.
     load = f"{exports[1]}\n{sys.executable} -c 'import ctypes; ctypes.CDLL(\"libforebay.so\")'"
-    done = subprocess.run(["sh", "-euc", load], env=bare, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-euc", load], env=bare, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     # What is packed for others says nothing of a shell here.
     packed = run(

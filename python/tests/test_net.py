@@ -200,7 +200,8 @@ def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
     for number in range(2000):
         at_s, ecn = 0.5 + 0.001 * number, ("ect0", "not-ect")[number % 2]
         network.call_at(
-            at_s, lambda ecn=ecn: network.send(0, "source", b"x" * 1400, ecn=ecn)  # type: ignore[misc]
+            at_s,
+            lambda ecn=ecn: network.send(0, "source", b"x" * 1400, ecn=ecn),  # type: ignore[misc]
         )
     network.run()
     network.finish()
@@ -221,9 +222,21 @@ def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
         forebay.Network(ALONE, events=tmp_path / "nowhere" / "a.jsonl")
 
 
+@pytest.mark.parametrize("language", ["c", "rust"])
+def test_the_workflow_of_a_template_pins_what_others_wrote(language: str) -> None:
+    folder = ROOT / "templates" / language / ".github" / "workflows"
+    [workflow] = folder.glob("*.yml")
+    text = workflow.read_text()
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+    assert "FOREBAY_RESULTS: results" in text
+    assert "permissions:\n  contents: read" in text
+
+
 @pytest.mark.parametrize("time_s", [float("nan"), float("inf")])
 def test_a_timer_needs_a_time(time_s: float) -> None:
-    with pytest.raises(forebay.ScenarioError, match="time_s: .* is not a time"):
+    with pytest.raises(forebay.ScenarioError, match=r"time_s: .* is not a time"):
         forebay.Network(ALONE).call_at(time_s, lambda: None)
 
 
@@ -244,7 +257,11 @@ def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-euc", "\n".join(lines)],
         cwd=clone,
-        env={**os.environ, "CARGO_NET_OFFLINE": "true", "FOREBAY_RESULTS": str(tmp_path / "results")},
+        env={
+            **os.environ,
+            "CARGO_NET_OFFLINE": "true",
+            "FOREBAY_RESULTS": str(tmp_path / "results"),
+        },
         capture_output=True,
         text=True,
         check=False,

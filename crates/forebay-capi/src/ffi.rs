@@ -45,7 +45,7 @@ pub struct CPacket {
     pub bytes: u32,
     pub ecn: u8,
     pub dscp: u8,
-    /// As [`CSettings::ecn`].
+    /// A `bool` of C, like [`CSettings::ecn`].
     pub not_tcp: u8,
 }
 

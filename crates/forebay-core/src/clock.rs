@@ -19,6 +19,10 @@ use crate::units::{Span, Time};
 /// [edges](Ticking::edges), before it skips; and as many again to end a circle.
 pub const MOST_TICKS: u64 = 1 << 16;
 
+/// The same for a law whose state is not known, such as one in Python: it cannot be seen to repeat, and
+/// no closed form of it is known.
+pub const MOST_TICKS_UNSEEN: u64 = 1 << 20;
+
 /// Ticks that are run after the others were skipped.
 pub const LAST_TICKS: u64 = 4;
 
@@ -94,8 +98,9 @@ fn catch_up(law: &mut impl Ticking, mut next: Time, end: Time, q: &QueueView) ->
     // Brent's search for a cycle: the state is compared with one that is renewed at powers of two.
     let (mut mark, mut since_mark, mut renewal) = (law.state(), 0, 1);
     let (mut ticks, mut repeats) = (0, false);
+    let most = mark.map_or(MOST_TICKS_UNSEEN, |_| MOST_TICKS);
     while due > 0 {
-        if ticks >= MOST_TICKS && due > LAST_TICKS && !repeats {
+        if ticks >= most && due > LAST_TICKS && !repeats {
             let skipped = due - LAST_TICKS;
             law.skip(next, skipped, q);
             (next, due) = (next + interval * skipped, LAST_TICKS);

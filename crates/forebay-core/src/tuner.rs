@@ -59,7 +59,7 @@ pub trait Tuner<L>: Send {
     /// [`Ticking::skip`].
     fn skip(&mut self, q: &QueueView, last: Time, ticks: u64, law: &mut L) {}
 
-    /// As [`Ticking::edges`].
+    /// Returns times at which something begins to count: see [`Ticking::edges`].
     fn edges(&self) -> [Option<Time>; 2] {
         [None, None]
     }

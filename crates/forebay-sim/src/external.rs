@@ -80,9 +80,11 @@ pub struct QueueEvent {
     pub at: Time,
     /// Number of the link whose queue it is; that of the bottleneck is 0.
     pub link: usize,
-    /// As in [`Outgoing`], like the next two.
+    /// The caller's number of the flow.
     pub flow: u32,
+    /// The end that has sent the packet.
     pub from: End,
+    /// The caller's number of the packet: [`Outgoing::number`].
     pub number: u32,
     /// On the wire.
     pub bytes: u16,

@@ -64,7 +64,8 @@ impl Port {
         }
     }
 
-    /// As [`arrive`](Port::arrive), and logs a packet of the caller where there is a log.
+    /// Takes an arriving packet like [`arrive`](Port::arrive), and logs one of the caller where there is a
+    /// log.
     #[inline]
     pub fn arrive_logged(&mut self, now: u64, packet: Packet) -> bool {
         let log = &self.bottleneck.record.sink.log;
@@ -94,7 +95,7 @@ impl Port {
         }
     }
 
-    /// As [`send_next`](Port::send_next), and logs a packet of the caller where there is a log.
+    /// Sends like [`send_next`](Port::send_next), and logs a packet of the caller where there is a log.
     #[inline]
     pub fn send_next_logged(&mut self, now: u64) -> Option<Sent> {
         if self.bottleneck.record.sink.log.is_none() {

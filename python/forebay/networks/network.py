@@ -76,8 +76,8 @@ class Network:
         events: a file to write, with a line of JSON for each packet of the program that joins a
             queue, leaves one, is marked or dropped.
 
-        Raises `ScenarioError` for a scenario that cannot be run, or with several laws or points, and
-        `OSError` for a file that cannot be written.
+        Raises `ScenarioError` for a scenario that cannot be run, or with several laws or points,
+        and `OSError` for a file that cannot be written.
         """
         name, text = text_of(scenario)
         pairs = quantities.set_pairs(sets or ())
