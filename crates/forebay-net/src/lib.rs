@@ -431,6 +431,11 @@ impl<P: Payload> Network<P> {
         Ok(())
     }
 
+    /// True if what becomes of the caller's packets is [recorded](Network::record).
+    pub fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
     /// Ends a recording and closes its files.
     ///
     /// # Errors

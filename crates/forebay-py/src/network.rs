@@ -8,6 +8,7 @@ use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::batch::Observed;
 use crate::control::fault;
@@ -17,11 +18,17 @@ use crate::hooks::detached;
 struct Sent {
     payload: Py<PyAny>,
     length: usize,
+    /// A copy of a payload of bytes, while a capture is written.
+    bytes: Vec<u8>,
 }
 
 impl Payload for Sent {
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -118,16 +125,24 @@ impl Network {
         &self,
         flow: u32,
         end: &str,
-        payload: Py<PyAny>,
+        payload: Bound<PyAny>,
         length: usize,
         now_s: f64,
         ecn: &str,
     ) -> PyResult<()> {
         let (end, ecn) = (named("end", end, &ENDS)?, named("ecn", ecn, &ECN)?);
         let now = time("now_s", now_s)?;
-        let sent = Sent { payload, length };
-        self.with(|network| network.send(flow, end, now, sent, ecn))?
-            .map_err(fault)
+        let bytes = payload.cast::<PyBytes>().ok().map(|it| it.as_bytes());
+        let sent = self.with(|network| {
+            let kept = bytes.filter(|_| network.is_recording());
+            let sent = Sent {
+                length,
+                bytes: kept.map(Vec::from).unwrap_or_default(),
+                payload: payload.clone().unbind(),
+            };
+            network.send(flow, end, now, sent, ecn)
+        });
+        sent?.map_err(fault)
     }
 
     /// Lets time pass until a packet arrives or is lost: a Delivered, a Lost, or None where nothing
