@@ -113,8 +113,8 @@ FUZZ_SEED ?= 1
 # One input that takes longer is a fault of its own.
 FUZZ_SLOWEST_S := 60
 FUZZED        := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
-# A file that begins with "_" is shared by the others.
-FUZZED_PYTHON := $(filter-out fuzz/python/_%,$(wildcard fuzz/python/*.py))
+# The driver, and what begins with "_", is shared by the others.
+FUZZED_PYTHON := $(filter-out fuzz/python/_% fuzz/python/driver.py,$(wildcard fuzz/python/*.py))
 
 fuzz: fuzz-rust fuzz-python
 
