@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -31,7 +31,7 @@ help:
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
-	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
+	@echo "make fuzz      every parser and the C API for FUZZ_S seconds each (Rust needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
 	@echo "make lock      renew requirements/; make lock-check: they serve every Python promised"
@@ -110,16 +110,28 @@ deny: $(STAMPS)/lint
 FUZZ_S ?= 30
 # The same inputs each time; another seed looks elsewhere.
 FUZZ_SEED ?= 1
-FUZZED := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+# One input that takes longer is a fault of its own.
+FUZZ_SLOWEST_S := 60
+FUZZED        := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+# The driver, and what begins with "_", is shared by the others.
+FUZZED_PYTHON := $(filter-out fuzz/python/_% fuzz/python/driver.py,$(wildcard fuzz/python/*.py))
 
-fuzz: $(STAMPS)/lint
+fuzz: fuzz-rust fuzz-python
+
+fuzz-rust: $(STAMPS)/lint
 	@if ! cargo +nightly --version >/dev/null 2>&1; then \
 	  echo "not fuzzed: there is no nightly toolchain (rustup toolchain install nightly)"; exit 0; \
 	fi; set -e; mkdir -p fuzz/corpus/scenario; \
 	cp crates/forebay-scenario/tests/good/*.toml crates/forebay-scenario/tests/bad/*.toml fuzz/corpus/scenario/; \
 	export PATH="$(abspath $(BIN)):$$PATH"; cargo +nightly fuzz build; \
 	printf '%s\n' $(FUZZED) | xargs -P 2 -I TARGET cargo +nightly fuzz run TARGET -- \
-	  -max_total_time=$(FUZZ_S) -seed=$(FUZZ_SEED) -verbosity=0
+	  -max_total_time=$(FUZZ_S) -seed=$(FUZZ_SEED) -timeout=$(FUZZ_SLOWEST_S) -verbosity=0
+
+# Each takes the seconds that it may run, and a seed.
+fuzz-python: $(STAMPS)/native $(STAMPS)/lint
+	@set -e; for target in $(FUZZED_PYTHON); do \
+	  echo "$$target for $(FUZZ_S) s"; $(BIN)/python "$$target" $(FUZZ_S) $(FUZZ_SEED); \
+	done
 
 lock: $(STAMPS)/lint
 	$(BIN)/python tools/lock.py
@@ -237,20 +249,32 @@ CAPI_PROFILE ?= release
 CAPI_BUILT   := $(or $(CARGO_TARGET_DIR),target)/$(if $(filter release,$(CAPI_PROFILE)),release,debug)
 CAPI_ABI     := $(shell sed -n 's/^.define FOREBAY_ABI //p' $(CAPI)/include/forebay.h)
 CAPI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+CAPI_PREFIX  := $(abspath $(PREFIX))
+# The loader looks in these by itself; elsewhere a program remembers where the library was.
+CAPI_RPATH   := $(if $(filter /usr /usr/local,$(CAPI_PREFIX)),,-Wl,-rpath,$${libdir})
 
 capi: $(STAMPS)/rust
 	cargo build --quiet -p forebay-capi --profile $(CAPI_PROFILE)
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' \
+	sed -e 's|@PREFIX@|$(CAPI_PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' -e 's|@RPATH@|$(CAPI_RPATH)|' \
 	  $(CAPI)/forebay.pc.in > $(CAPI_BUILT)/forebay.pc
 	ln -sf libforebay.so $(CAPI_BUILT)/libforebay.so.$(CAPI_ABI)
 
 capi-install: capi
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
-	install -s -m 755 $(CAPI_BUILT)/libforebay.so $(DESTDIR)$(PREFIX)/lib/libforebay.so.$(CAPI_ABI)
-	ln -sf libforebay.so.$(CAPI_ABI) $(DESTDIR)$(PREFIX)/lib/libforebay.so
-	install -m 644 $(CAPI_BUILT)/libforebay.a $(DESTDIR)$(PREFIX)/lib/libforebay.a
-	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(PREFIX)/include/forebay.h
-	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/forebay.pc
+	install -d $(DESTDIR)$(CAPI_PREFIX)/lib/pkgconfig $(DESTDIR)$(CAPI_PREFIX)/include
+	install -s -m 755 $(CAPI_BUILT)/libforebay.so $(DESTDIR)$(CAPI_PREFIX)/lib/libforebay.so.$(CAPI_ABI)
+	ln -sf libforebay.so.$(CAPI_ABI) $(DESTDIR)$(CAPI_PREFIX)/lib/libforebay.so
+	install -m 644 $(CAPI_BUILT)/libforebay.a $(DESTDIR)$(CAPI_PREFIX)/lib/libforebay.a
+	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(CAPI_PREFIX)/include/forebay.h
+	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(CAPI_PREFIX)/lib/pkgconfig/forebay.pc
+ifeq ($(DESTDIR),)
+ifeq ($(CAPI_RPATH),)
+	@echo "installed in $(CAPI_PREFIX); run ldconfig as root, so that programs find the library"
+else
+	@echo "installed in $(CAPI_PREFIX); these lines let compilers (pkg-config) and programs find the library:"
+	@echo 'export PKG_CONFIG_PATH="$(CAPI_PREFIX)/lib/pkgconfig$${PKG_CONFIG_PATH:+:$$PKG_CONFIG_PATH}"'
+	@echo 'export LD_LIBRARY_PATH="$(CAPI_PREFIX)/lib$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}"'
+endif
+endif
 
 # The lists of public names: what goes from them is in the changelog.
 api: $(STAMPS)/native

@@ -1357,8 +1357,17 @@ class Network:
         """Lets time pass until a packet arrives or is lost; None where nothing happens up to
         `until_s`."""
 
+    def record(
+        self,
+        capture: str | os.PathLike[str] | None = None,
+        events: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Record what becomes of the caller's packets from now on, in these files; with neither,
+        end a recording. Raises `OSError`."""
+
     def finish(self) -> Observed:
-        """Runs to the end of the scenario, and gives the metrics and samples that a run has."""
+        """Run to the end of the scenario, and return the metrics and samples that a run has. Raises
+        `OSError` where a recording is not whole."""
 
 class Session:
     """One run that waits after each sample: `Plan.session` makes it. The caller may steer its

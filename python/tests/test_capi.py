@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -53,6 +55,36 @@ def example(prefix: Path) -> Path:
     strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]
     run("cc", *strict, source, *flags.split(), "-lm", "-o", program)
     return program
+
+
+def test_a_shell_needs_the_lines_that_the_installation_prints(tmp_path: Path) -> None:
+    """Under a prefix where nobody looks, as `$HOME/.local`."""
+    home = tmp_path / "home" / ".local"
+    printed = run("make", "capi-install", "CAPI_PROFILE=test", f"PREFIX={home}")
+    exports = re.findall(r"^export .*$", printed, re.MULTILINE)
+    assert len(exports) == 2
+    source, program = ROOT / "examples" / "capi" / "queue.c", tmp_path / "queue"
+    build = f'cc "{source}" $(pkg-config --cflags --libs forebay) -lm -o "{program}"'
+    # The first line is for compilers; the program knows where the library was.
+    shell = ["sh", "-euc", "\n".join([exports[0], build])]
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(shell, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([program, "pie"], env=bare, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("arrived "), done.stderr
+    # The second line is for programs that load it while they run.
+    load = f"{exports[1]}\n{sys.executable} -c 'import ctypes; ctypes.CDLL(\"libforebay.so\")'"
+    done = subprocess.run(
+        ["sh", "-euc", load], env=bare, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # What is packed for others says nothing of a shell here.
+    packed = run(
+        "make", "capi-install", "CAPI_PROFILE=test", "PREFIX=/usr", f"DESTDIR={tmp_path / 'root'}"
+    )
+    assert "export" not in packed
+    config = (tmp_path / "root" / "usr" / "lib" / "pkgconfig" / "forebay.pc").read_text()
+    assert "rpath" not in config
 
 
 @cache
@@ -155,6 +187,15 @@ def test_the_template_runs_under_a_law(prefix: Path, tmp_path: Path) -> None:
     names = {path.stem for path in (ROOT / "crates" / "forebay-net" / "rfc7928").glob("*.toml")}
     assert {line.split()[0] for line in lines} == names
     assert all(re.search(r"fq-codel +its share +\d+ %, utilisation +\d+ %", it) for it in lines)
+
+    results = tmp_path / "results"
+    run(copy / "rfc7928", "pie", **where, FOREBAY_RESULTS=str(results))
+    rows = json.loads((results / "rfc7928.json").read_text())
+    assert {row["scenario"] for row in rows} == names
+    assert all(row["law"] == "pie" and row["passed"] and not row["failures"] for row in rows)
+    assert all(0 < row["metrics"]["utilisation"] <= 1.05 for row in rows)
+    suite = ElementTree.parse(results / "rfc7928.xml").getroot()
+    assert {case.get("name") for case in suite.iter("testcase")} == names
 
 
 def test_the_page_lists_every_function() -> None:

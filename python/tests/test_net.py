@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -187,6 +190,56 @@ def test_the_scenarios_of_rfc_7928_are_those_of_the_suite() -> None:
         assert forebay.Network(text).flows >= 1
 
 
+def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
+    capture, events = tmp_path / "a.pcapng", tmp_path / "a.jsonl"
+    network = forebay.Network(ALONE, law="codel", capture=capture, events=events)
+    lost: list[Lost] = []
+    marked: list[Delivered] = []
+    network.on_lost = lost.append
+    network.on_delivered = lambda it: marked.append(it) if it.ecn == "ce" else None
+    for number in range(2000):
+        at_s, ecn = 0.5 + 0.001 * number, ("ect0", "not-ect")[number % 2]
+        network.call_at(
+            at_s,
+            lambda ecn=ecn: network.send(0, "source", b"x" * 1400, ecn=ecn),  # type: ignore[misc]
+        )
+    network.run()
+    network.finish()
+    rows = [json.loads(line) for line in events.read_text().splitlines()]
+    by_event = Counter(row["event"] for row in rows)
+    assert by_event["enqueue"] == by_event["dequeue"] + by_event["drop"] - sum(
+        row["event"] == "drop" and row["reason"] == "overflow" for row in rows
+    )
+    assert by_event["mark"] == len(marked) > 0
+    drops = Counter(row["reason"] for row in rows if row["event"] == "drop")
+    assert drops == Counter(it.why for it in lost)
+    assert {row["packet"] for row in rows} == set(range(2000))
+    # A section, an interface, and packets with 28 bytes of headers before theirs.
+    assert capture.read_bytes()[:4] == b"\x0a\x0d\x0d\x0a"
+    assert capture.read_bytes().count(b"x" * 1400) == by_event["dequeue"] + by_event["drop"]
+
+    with pytest.raises(OSError, match="No such file"):
+        forebay.Network(ALONE, events=tmp_path / "nowhere" / "a.jsonl")
+
+
+@pytest.mark.parametrize("language", ["c", "rust"])
+def test_the_workflow_of_a_template_pins_what_others_wrote(language: str) -> None:
+    folder = ROOT / "templates" / language / ".github" / "workflows"
+    [workflow] = folder.glob("*.yml")
+    text = workflow.read_text()
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+    assert "FOREBAY_RESULTS: results" in text
+    assert "permissions:\n  contents: read" in text
+
+
+@pytest.mark.parametrize("time_s", [float("nan"), float("inf")])
+def test_a_timer_needs_a_time(time_s: float) -> None:
+    with pytest.raises(forebay.ScenarioError, match=r"time_s: .* is not a time"):
+        forebay.Network(ALONE).call_at(time_s, lambda: None)
+
+
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
     """The lines of docs/your-stack.md, in a clone; one law is enough."""
@@ -204,10 +257,22 @@ def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-euc", "\n".join(lines)],
         cwd=clone,
-        env={**os.environ, "CARGO_NET_OFFLINE": "true"},
+        env={
+            **os.environ,
+            "CARGO_NET_OFFLINE": "true",
+            "FOREBAY_RESULTS": str(tmp_path / "results"),
+        },
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(re.findall(r"fq-codel +its share", done.stdout)) == 21
+    lines = done.stdout.splitlines()
+    [first, *_] = [number for number, line in enumerate(lines) if "fq-codel  its share" in line]
+    # In one piece.
+    assert all("fq-codel  its share" in line for line in lines[first : first + 21])
+    rows = json.loads((tmp_path / "results" / "fq-codel.json").read_text())
+    assert len(rows) == 21
+    assert all(row["passed"] and row["metrics"]["utilisation"] > 0.3 for row in rows)
+    suite = ElementTree.parse(tmp_path / "results" / "fq-codel.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("21", "0")

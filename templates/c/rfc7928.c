@@ -1,9 +1,12 @@
 /* Your transport in the scenarios of RFC 7928, under each of these laws, or those that are named:
- * ./rfc7928 codel pie. Exit status 1 where it fails. */
+ * ./rfc7928 codel pie. Exit status 1 where it fails. With FOREBAY_RESULTS=results in the environment it
+ * also writes results/rfc7928.json and results/rfc7928.xml, the latter as JUnit does. */
 #include <forebay.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "results.h"
 #include "transport.h"
 
 enum { MOST_FLOWS = 64 };
@@ -66,13 +69,13 @@ static int drive(forebay_network *network, uint32_t flows) {
 }
 
 static double metric(const forebay_network *network, const char *traffic, const char *name) {
-  double value = 1;
+  double value = 1; /* the share of what is alone */
   forebay_network_metric(network, traffic, name, &value);
   return value;
 }
 
-static int run(const char *name, const char *scenario, const char *law) {
-  char error[300];
+static int run(const char *name, const char *scenario, const char *law, results *to) {
+  char error[300], why[300] = "";
   forebay_network_settings settings = {.scenario = scenario, .law = law, .seed = 1};
   forebay_network *network = forebay_network_new(&settings, error, sizeof error);
   if (!network) return fprintf(stderr, "%s\n", error), 1;
@@ -82,29 +85,30 @@ static int run(const char *name, const char *scenario, const char *law) {
     sender_init(&senders[flow], 100000000u * (uint64_t)flow);
     received[flow] = 0;
   }
-  int failed = drive(network, flows);
-  if (failed || forebay_network_finish(network) != FOREBAY_OK) return 1;
+  if (drive(network, flows) || forebay_network_finish(network) != FOREBAY_OK) return 1;
 
   /* What every transport should reach; put your own limits here. */
-  for (uint32_t flow = 0; flow < flows; flow++)
-    if (received[flow] <= 100)
-      failed = 1, fprintf(stderr, "%s, %s: flow %" PRIu32 " starves\n", name, law, flow);
-  double used = metric(network, NULL, "utilisation");
-  if (!(used > 0.3)) failed = 1, fprintf(stderr, "%s, %s: the link is idle\n", name, law);
-  printf("%-22s %-9s its share %3.0f %%, utilisation %3.0f %%, delay p95 %6.1f ms\n", name, law,
-         100 * metric(network, "external", "share"), 100 * used,
-         1e3 * metric(network, NULL, "delay_p95_s"));
+  for (uint32_t flow = 0; flow < flows && !*why; flow++)
+    if (received[flow] <= 100) snprintf(why, sizeof why, "flow %" PRIu32 " starves", flow);
+  result got = {.law = law, .scenario = name, .failure = why,
+                .share = metric(network, "external", "share"),
+                .utilisation = metric(network, NULL, "utilisation"),
+                .delay_p95_s = metric(network, NULL, "delay_p95_s")};
+  if (!(got.utilisation > 0.3)) snprintf(why, sizeof why, "the link is idle");
+  results_add(to, &got);
   forebay_network_free(network);
-  return failed;
+  return *why != 0;
 }
 
 int main(int count, char **words) {
   const char *const *laws = count > 1 ? (const char *const *)words + 1 : LAWS;
   size_t number_of_laws = count > 1 ? (size_t)count - 1 : sizeof LAWS / sizeof *LAWS;
+  results to;
+  if (results_open(&to, getenv("FOREBAY_RESULTS"))) return 1;
   int failed = 0;
   const char *name, *scenario;
   for (size_t law = 0; law < number_of_laws; law++)
     for (size_t number = 0; (scenario = forebay_network_rfc7928(number, &name)); number++)
-      failed |= run(name, scenario, laws[law]);
-  return failed;
+      failed |= run(name, scenario, laws[law], &to);
+  return failed | results_close(&to);
 }

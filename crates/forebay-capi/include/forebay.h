@@ -1,14 +1,17 @@
 /* forebay.h: a queue under an AQM law, for programs that have packets and a clock of their own.
  *
- * Time is the caller's, in nanoseconds from any start; it never goes back (an earlier time counts as
- * the last one). A packet is a handle, a size and a few facts: its bytes stay with the caller. Every
- * handle that goes in comes out exactly once: by forebay_dequeue, or by forebay_next_lost.
+ * Time is the caller's, in nanoseconds from any start before 2^63 (CLOCK_REALTIME and CLOCK_MONOTONIC
+ * are fine). The first call that has a time starts the law's clock. Time never goes back: an earlier time
+ * counts as the last one. A packet is a handle, a size and a few facts: its bytes stay with the caller.
+ * Every handle that goes in comes out exactly once: by forebay_dequeue, or by forebay_next_lost.
  *
  * Threads: a queue belongs to one thread at a time; it may move between them. Different queues
- * share nothing. No function blocks, reads a clock, or keeps a pointer that it was given.
+ * share nothing. No function blocks, reads a clock, calls back, or keeps a pointer that it was given.
+ * The work of a call is bounded, also after a gap of years.
  *
- * Errors: texts are UTF-8. A function that can fail returns FOREBAY_FAILED, or NULL. After a fault
- * of the library itself, forebay_fault says what happened, and the queue only fails from then on.
+ * Errors: texts are UTF-8. A function that can fail returns FOREBAY_FAILED, or NULL. A number that is
+ * out of range is FOREBAY_REFUSED: nothing has changed, and forebay_refusal says what is wrong. After a
+ * fault of the library itself, forebay_fault says what happened, and the queue only fails from then on.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H
@@ -29,6 +32,7 @@ extern "C" {
 
 /* What functions return. */
 enum {
+  FOREBAY_REFUSED = -2, /* a number is out of range: see forebay_refusal */
   FOREBAY_FAILED = -1, /* a pointer was NULL, or the queue has failed before */
   FOREBAY_NONE = 0,    /* there is nothing: the queue is empty, or the list at its end */
   FOREBAY_OK = 1,      /* done; the result is where the last pointer leads */
@@ -53,7 +57,7 @@ typedef struct forebay_settings {
   const char *law;           /* "pie": a name of forebay_law_name */
   const char *const *params; /* "target=20ms" and so on, as after --set; ends with NULL. May be NULL */
   const char *queue;         /* "fq", or a table of TOML; NULL for what the law comes in */
-  const char *rate;          /* of the link: "20Mbit/s" */
+  const char *rate;          /* of the link: "20Mbit/s"; 1bit/s to 10Tbit/s */
   const char *buffer;        /* "100p" or "150kB" */
   const char *packet;        /* usual size: "1500B", which NULL means, too */
   uint64_t seed;             /* of the random numbers: the same seed and calls, the same answers */
@@ -65,7 +69,7 @@ typedef struct forebay_packet {
   uint64_t flow;   /* the same for all packets of a flow, such as a hash of its addresses */
   uint64_t from;   /* the same for all packets of a host; 0 where hosts are not told apart */
   uint64_t to;     /* likewise */
-  uint32_t bytes;
+  uint32_t bytes;  /* 1 to 16777216 (16 MiB) */
   uint8_t ecn;     /* FOREBAY_NOT_ECT and so on */
   uint8_t dscp;    /* 0 to 63 */
   bool not_tcp;    /* true for a packet that no TCP carries */
@@ -110,7 +114,7 @@ const char *forebay_version(void);
 const char *forebay_law_name(size_t number);
 const char *forebay_queue_name(size_t number);
 
-/* Makes an empty queue, idle since time 0. NULL where a setting is wrong: `error`, of `size` bytes,
+/* Makes an empty queue, idle since the first call that has a time. NULL where a setting is wrong: `error`, of `size` bytes,
  * then has one line that says what was found and what is allowed. `error` may be NULL. */
 forebay_queue *forebay_new(const forebay_settings *settings, char *error, size_t size);
 
@@ -132,8 +136,10 @@ int forebay_next_lost(forebay_queue *queue, forebay_loss *loss);
 /* Gives up all that waits: forebay_next_lost has it. */
 int forebay_drain(forebay_queue *queue, uint64_t now_ns);
 
-/* When the law wants forebay_handle_timeout; FOREBAY_NEVER for one without a clock. A late call
- * loses nothing: the law runs every tick that it has missed. */
+/* When the law wants forebay_handle_timeout; FOREBAY_NEVER for one without a clock, and 0 before the
+ * first call that has a time, which starts the clock. A late call makes up for the ticks that were
+ * missed: they are run one by one while they change anything, up to some 65,000; what is left of a longer
+ * gap is jumped over by a closed form of the law's equation. */
 uint64_t forebay_next_timeout(const forebay_queue *queue);
 int forebay_handle_timeout(forebay_queue *queue, uint64_t now_ns);
 
@@ -153,6 +159,10 @@ int forebay_set(forebay_queue *queue, const char *key, const char *value, char *
 
 /* What has gone wrong in the library; an empty text where nothing has. */
 const char *forebay_fault(const forebay_queue *queue);
+
+/* Why the last call that returned FOREBAY_REFUSED did; an empty text before the first. It is valid until
+ * the next such call. */
+const char *forebay_refusal(const forebay_queue *queue);
 
 /* A network for tests of a transport: a whole path in virtual time, with every queue and law, and
  * simulated traffic beside. A scenario says what it is; flows of its [[traffic]] of kind "external" are
@@ -214,9 +224,18 @@ uint32_t forebay_network_most_bytes(const forebay_network *network, uint32_t flo
 /* When the scenario ends. */
 uint64_t forebay_network_end(const forebay_network *network);
 
-/* Sends a packet. FOREBAY_NONE: it does not fit, or there is no such flow; `error` says why. */
+/* Sends a packet. FOREBAY_NONE: it does not fit, there is no such flow or end, or the scenario is over;
+ * `error` says why. */
 int forebay_network_send(forebay_network *network, uint64_t now_ns, const forebay_datagram *packet,
                          char *error, size_t size);
+
+/* Records what becomes of the caller's packets from now on: `capture` is a file of pcapng that takes each
+ * of them as it leaves the bottleneck's queue, with its ECN field, or is dropped there, with a comment;
+ * `events` is a file of lines of JSON, one for each packet that joins a queue, leaves one, is marked or
+ * dropped. Either may be NULL; with both NULL a recording ends, as in forebay_network_finish.
+ * FOREBAY_NONE: a file cannot be written; `error` says why. */
+int forebay_network_record(forebay_network *network, const char *capture, const char *events,
+                           char *error, size_t size);
 
 /* Lets time pass until a packet arrives or is lost, and no further than `until_ns`; returns
  * FOREBAY_TIME and so on. `event` has its time, and the packet where there is one. */

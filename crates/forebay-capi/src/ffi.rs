@@ -11,10 +11,11 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
-use forebay_core::{Dequeued, Drop, Ecn, Time};
+use forebay_core::{Dequeued, Drop, Ecn, ParamError, Time};
 
 use crate::queue::{Counts, Held, Queue, Settings, Why};
 
+pub const REFUSED: c_int = -2;
 pub const FAILED: c_int = -1;
 pub const NONE: c_int = 0;
 pub const OK: c_int = 1;
@@ -30,10 +31,12 @@ pub struct CSettings {
     pub buffer: *const c_char,
     pub packet: *const c_char,
     pub seed: u64,
-    pub ecn: bool,
+    /// A `bool` of C, which memory that was never set may have at another number than 0 and 1.
+    pub ecn: u8,
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct CPacket {
     pub handle: u64,
     pub flow: u64,
@@ -42,7 +45,8 @@ pub struct CPacket {
     pub bytes: u32,
     pub ecn: u8,
     pub dscp: u8,
-    pub not_tcp: bool,
+    /// A `bool` of C, like [`CSettings::ecn`].
+    pub not_tcp: u8,
 }
 
 #[repr(C)]
@@ -72,6 +76,8 @@ pub struct CQueue {
     classes: Vec<CString>,
     /// Empty while all is well.
     fault: CString,
+    /// Why the last call that was refused was; empty before the first.
+    refusal: CString,
 }
 
 /// Text for C: it has no byte of zero inside.
@@ -115,7 +121,10 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
 ///
 /// # Safety
 /// `queue` is null, or comes from `forebay_new` and is used by no one else meanwhile.
-unsafe fn with(queue: *mut CQueue, call: impl FnOnce(&mut Queue) -> c_int) -> c_int {
+unsafe fn with(
+    queue: *mut CQueue,
+    call: impl FnOnce(&mut Queue) -> Result<c_int, ParamError>,
+) -> c_int {
     // SAFETY: as the caller says.
     let Some(whole) = (unsafe { queue.as_mut() }) else {
         return FAILED;
@@ -124,10 +133,17 @@ unsafe fn with(queue: *mut CQueue, call: impl FnOnce(&mut Queue) -> c_int) -> c_
         return FAILED;
     }
     let queue = &mut whole.queue;
-    catch_unwind(AssertUnwindSafe(|| call(queue))).unwrap_or_else(|panic| {
-        whole.fault = said(&*panic);
-        FAILED
-    })
+    match catch_unwind(AssertUnwindSafe(|| call(queue))) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(why)) => {
+            whole.refusal = for_c(&why.to_string());
+            REFUSED
+        }
+        Err(panic) => {
+            whole.fault = said(&*panic);
+            FAILED
+        }
+    }
 }
 
 /// What a panic has said.
@@ -213,6 +229,7 @@ pub unsafe extern "C" fn forebay_new(
                 classes: classes.collect(),
                 queue,
                 fault: CString::default(),
+                refusal: CString::default(),
             }))
         }
         Err(line) => {
@@ -268,7 +285,7 @@ unsafe fn read_settings(given: &CSettings) -> Result<Settings<'_>, String> {
         rate: needed("rate", given.rate)?,
         buffer: needed("buffer", given.buffer)?,
         packet: optional("packet", given.packet)?,
-        ecn: given.ecn,
+        ecn: given.ecn != 0,
         seed: given.seed,
     })
 }
@@ -302,28 +319,36 @@ pub unsafe extern "C" fn forebay_enqueue(
         (0, 0) => (packet.flow, packet.flow),
         hosts => hosts,
     };
-    let held = Held {
-        handle: packet.handle,
-        flow: packet.flow,
-        hosts,
-        bytes: packet.bytes,
-        ecn: match packet.ecn & 0b11 {
-            0b00 => Ecn::NotEct,
-            0b01 => Ecn::Ect1,
-            0b10 => Ecn::Ect0,
-            _ => Ecn::Ce,
-        },
-        dscp: packet.dscp & 0x3f,
-        traffic: None,
-        tcp: !packet.not_tcp,
-        marked: false,
+    let enqueue = |queue: &mut Queue| {
+        if packet.dscp > 63 {
+            return Err(ParamError::new("dscp", packet.dscp, "0 to 63"));
+        }
+        let held = Held {
+            handle: packet.handle,
+            flow: packet.flow,
+            hosts,
+            bytes: packet.bytes,
+            ecn: ecn_of(packet.ecn)?,
+            dscp: packet.dscp,
+            traffic: None,
+            tcp: packet.not_tcp == 0,
+            marked: false,
+        };
+        queue.enqueue(Time::from_nanos(now_ns), held)?;
+        Ok(OK)
     };
     // SAFETY: as the caller says.
-    unsafe {
-        with(queue, |queue| {
-            queue.enqueue(Time::from_nanos(now_ns), held);
-            OK
-        })
+    unsafe { with(queue, enqueue) }
+}
+
+/// Returns the ECN field with this number.
+pub(crate) fn ecn_of(number: u8) -> Result<Ecn, ParamError> {
+    match number {
+        0b00 => Ok(Ecn::NotEct),
+        0b01 => Ok(Ecn::Ect1),
+        0b10 => Ok(Ecn::Ect0),
+        0b11 => Ok(Ecn::Ce),
+        _ => Err(ParamError::new("ecn", number, "0 to 3")),
     }
 }
 
@@ -340,7 +365,7 @@ pub unsafe extern "C" fn forebay_dequeue(
     let Some(out) = (unsafe { departure.as_mut() }) else {
         return FAILED;
     };
-    let leave = |queue: &mut Queue| match queue.dequeue(Time::from_nanos(now_ns)) {
+    let leave = |queue: &mut Queue| match queue.dequeue(Time::from_nanos(now_ns))? {
         Dequeued::Packet(left) => {
             *out = CDeparture {
                 handle: left.packet.handle,
@@ -350,15 +375,15 @@ pub unsafe extern "C" fn forebay_dequeue(
                 class_number: left.class,
                 marked: left.packet.marked,
             };
-            OK
+            Ok(OK)
         }
-        Dequeued::Idle => NONE,
+        Dequeued::Idle => Ok(NONE),
         Dequeued::Wait(until) => {
             // SAFETY: as the caller says.
             if let Some(wait) = unsafe { wait_until_ns.as_mut() } {
                 *wait = until.as_nanos();
             }
-            WAIT
+            Ok(WAIT)
         }
     };
     // SAFETY: as the caller says.
@@ -386,9 +411,9 @@ pub unsafe extern "C" fn forebay_next_lost(queue: *mut CQueue, loss: *mut CLoss)
                     Why::Drained => 4,
                 },
             };
-            OK
+            Ok(OK)
         }
-        None => NONE,
+        None => Ok(NONE),
     };
     // SAFETY: as the caller says.
     unsafe { with(queue, next) }
@@ -401,8 +426,8 @@ pub unsafe extern "C" fn forebay_drain(queue: *mut CQueue, now_ns: u64) -> c_int
     // SAFETY: as the caller says.
     unsafe {
         with(queue, |queue| {
-            queue.drain(Time::from_nanos(now_ns));
-            OK
+            queue.drain(Time::from_nanos(now_ns))?;
+            Ok(OK)
         })
     }
 }
@@ -423,8 +448,8 @@ pub unsafe extern "C" fn forebay_handle_timeout(queue: *mut CQueue, now_ns: u64)
     // SAFETY: as the caller says.
     unsafe {
         with(queue, |queue| {
-            queue.handle_timeout(Time::from_nanos(now_ns));
-            OK
+            queue.handle_timeout(Time::from_nanos(now_ns))?;
+            Ok(OK)
         })
     }
 }
@@ -487,14 +512,16 @@ pub unsafe extern "C" fn forebay_set(
 ) -> c_int {
     // SAFETY: as the caller says.
     let (Some(key), Some(value)) = (unsafe { (text(key), text(value)) }) else {
+        // SAFETY: as the caller says.
+        unsafe { write(error, size, "key and value: expected texts in UTF-8") };
         return FAILED;
     };
     let set = |queue: &mut Queue| match queue.set(key, value) {
-        Ok(()) => OK,
+        Ok(()) => Ok(OK),
         Err(why) => {
             // SAFETY: as the caller says.
             unsafe { write(error, size, &why.to_string()) };
-            NONE
+            Ok(NONE)
         }
     };
     // SAFETY: as the caller says.
@@ -508,6 +535,17 @@ pub unsafe extern "C" fn forebay_fault(queue: *const CQueue) -> *const c_char {
     // SAFETY: as the caller says.
     match unsafe { queue.as_ref() } {
         Some(whole) => whole.fault.as_ptr(),
+        None => c"the queue is NULL".as_ptr(),
+    }
+}
+
+/// # Safety
+/// As [`forebay_enqueue`].
+#[no_mangle]
+pub unsafe extern "C" fn forebay_refusal(queue: *const CQueue) -> *const c_char {
+    // SAFETY: as the caller says.
+    match unsafe { queue.as_ref() } {
+        Some(whole) => whole.refusal.as_ptr(),
         None => c"the queue is NULL".as_ptr(),
     }
 }

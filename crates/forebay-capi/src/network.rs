@@ -7,11 +7,12 @@
 
 use std::ffi::{c_char, c_double, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
 
-use forebay_core::{Drop, Ecn, Time};
+use forebay_core::{Drop, ParamError, Time};
 use forebay_net::{rfc7928, End, Event, Handle, Loss, Network, Options, Report};
 
-use crate::ffi::{nothing, said, text, texts, write, FAILED, NONE, OK};
+use crate::ffi::{ecn_of, for_c, nothing, said, text, texts, write, FAILED, NONE, OK};
 
 pub const TIME: c_int = 0;
 pub const DELIVERED: c_int = 1;
@@ -28,6 +29,7 @@ pub struct CNetworkSettings {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct CDatagram {
     pub handle: u64,
     pub flow: u32,
@@ -200,24 +202,17 @@ pub unsafe extern "C" fn forebay_network_send(
     let Some(packet) = (unsafe { packet.as_ref() }) else {
         return FAILED;
     };
-    let ecn = match packet.ecn & 0b11 {
-        0b00 => Ecn::NotEct,
-        0b01 => Ecn::Ect1,
-        0b10 => Ecn::Ect0,
-        _ => Ecn::Ce,
-    };
-    let from = if packet.end == 0 {
-        End::Source
-    } else {
-        End::Sink
-    };
     let payload = Handle {
         number: packet.handle,
         length: usize::try_from(packet.bytes).unwrap_or(usize::MAX),
     };
     let send = |network: &mut Network<Handle>| {
         let now = Time::from_nanos(now_ns);
-        match network.send(packet.flow, from, now, payload, ecn) {
+        let sent = ecn_of(packet.ecn).and_then(|ecn| {
+            let from = end_of(packet.end)?;
+            network.send(packet.flow, from, now, payload, ecn)
+        });
+        match sent {
             Ok(()) => OK,
             Err(why) => {
                 // SAFETY: as the caller says.
@@ -228,6 +223,15 @@ pub unsafe extern "C" fn forebay_network_send(
     };
     // SAFETY: as the caller says.
     unsafe { with(network, send) }
+}
+
+/// Returns the end of a flow with this number.
+fn end_of(number: u8) -> Result<End, ParamError> {
+    match number {
+        0 => Ok(End::Source),
+        1 => Ok(End::Sink),
+        _ => Err(ParamError::new("end", number, "0 or 1")),
+    }
 }
 
 /// # Safety
@@ -303,7 +307,13 @@ pub unsafe extern "C" fn forebay_network_finish(network: *mut CNetwork) -> c_int
     match std::mem::replace(&mut whole.state, State::Gone) {
         State::Running(running) => {
             match catch_unwind(AssertUnwindSafe(|| running.finish())) {
-                Ok(report) => whole.state = State::Finished(Box::new(report)),
+                Ok(report) => {
+                    if let Err(error) = &report.recording {
+                        whole.fault = for_c(&format!("the recording is not whole: {error}"));
+                        return FAILED;
+                    }
+                    whole.state = State::Finished(Box::new(report));
+                }
                 Err(panic) => {
                     whole.fault = said(&*panic);
                     return FAILED;
@@ -318,6 +328,43 @@ pub unsafe extern "C" fn forebay_network_finish(network: *mut CNetwork) -> c_int
         }
         State::Gone => FAILED,
     }
+}
+
+/// # Safety
+/// As [`forebay_network_flows`]; `capture` and `events` are null or texts, and `error` is null or leads to
+/// `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn forebay_network_record(
+    network: *mut CNetwork,
+    capture: *const c_char,
+    events: *const c_char,
+    error: *mut c_char,
+    size: usize,
+) -> c_int {
+    let path = |key: &str, pointer: *const c_char| match pointer.is_null() {
+        true => Ok(None),
+        // SAFETY: as the caller says.
+        false => unsafe { text(pointer) }
+            .map(|path| Some(Path::new(path)))
+            .ok_or_else(|| nothing(key)),
+    };
+    let record = |network: &mut Network<Handle>| {
+        let recording = path("capture", capture).and_then(|capture| {
+            let events = path("events", events)?;
+            let made = network.record(capture, events);
+            made.map_err(|error| format!("capture and events: {error}"))
+        });
+        match recording {
+            Ok(()) => OK,
+            Err(why) => {
+                // SAFETY: as the caller says.
+                unsafe { write(error, size, &why) };
+                NONE
+            }
+        }
+    };
+    // SAFETY: as the caller says.
+    unsafe { with(network, record) }
 }
 
 /// # Safety

@@ -75,16 +75,29 @@ pub struct Settings<'a> {
 /// Where no other size is given: an Ethernet frame's payload.
 const USUAL_PACKET: Bytes = Bytes(1500);
 
+/// The largest packet that a queue takes: 16 MiB, larger than what any host hands to a link at once.
+pub const MOST_BYTES: u32 = 1 << 24;
+
+/// The first time that is refused: 292 years after time 0. Times that a law derives from an earlier one,
+/// by delays and intervals, stay far from the end of their range.
+pub const TIME_END: Time = Time::from_nanos(1 << 63);
+
+/// The fastest link: that of the keys `bandwidth` and `rate` in a scenario.
+const MOST_RATE: Rate = Rate::from_bps(10_000_000_000_000);
+
 pub struct Queue {
     discipline: forebay_core::Queue<Held>,
     choice: LawChoice,
     site: QueueSite,
     back: Back,
+    /// The time of the first call that had one: the law's clock starts there.
+    origin: Option<Time>,
+    /// The latest time, counted from there.
     now: Time,
 }
 
 impl Queue {
-    /// An empty queue, idle since time 0.
+    /// An empty queue, idle since the first call that has a time.
     ///
     /// # Errors
     /// The setting that is wrong, with what is allowed.
@@ -108,11 +121,7 @@ impl Queue {
         });
         let queue = named.transpose()?.map(|QueueName(queue)| queue);
         let choice = LawChoice::of(spec, given).held_by(queue)?;
-        let rate =
-            Rate::parse(settings.rate).map_err(|allowed| wrong("rate", settings.rate, allowed))?;
-        if rate == Rate::from_bps(0) {
-            return Err(wrong("rate", settings.rate, "more than 0bit/s".into()));
-        }
+        let rate = link_rate(settings.rate)?;
         let packet = settings.packet.map_or(Ok(USUAL_PACKET), |text| {
             let read = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
             match read {
@@ -132,55 +141,100 @@ impl Queue {
             choice,
             site,
             back: Back::default(),
+            origin: None,
             now: Time::ZERO,
         })
     }
 
-    /// Time never goes back: an earlier one counts as the last.
-    fn at(&mut self, now: Time) -> Time {
-        self.now = self.now.max(now);
-        self.now
+    /// Returns a time of the caller as the discipline counts it, from the first one. Time never goes
+    /// back: an earlier one counts as the last.
+    ///
+    /// # Errors
+    /// A time from [`TIME_END`] on.
+    fn at(&mut self, now: Time) -> Result<Time, ParamError> {
+        if now >= TIME_END {
+            let allowed = "a time before 2^63 ns, 292 years";
+            return Err(ParamError::new("now_ns", now.as_nanos(), allowed));
+        }
+        let origin = *self.origin.get_or_insert(now);
+        self.now = self.now.max(Time::ZERO + now.since(origin));
+        Ok(self.now)
+    }
+
+    /// Returns a time of the discipline as the caller counts it.
+    fn outside(&self, time: Time) -> Time {
+        time + self.origin.unwrap_or(Time::ZERO).since(Time::ZERO)
     }
 
     /// A packet comes; it, or others, may come back by [`Queue::lost`].
-    pub fn enqueue(&mut self, now: Time, packet: Held) {
-        let now = self.at(now);
+    ///
+    /// # Errors
+    /// A packet without a byte, or of more than [`MOST_BYTES`]; a time from [`TIME_END`] on. Nothing has
+    /// changed then.
+    pub fn enqueue(&mut self, now: Time, packet: Held) -> Result<(), ParamError> {
+        if !(1..=MOST_BYTES).contains(&packet.bytes) {
+            let allowed = format!("1 to {MOST_BYTES}");
+            return Err(ParamError::new("bytes", packet.bytes, allowed));
+        }
+        let now = self.at(now)?;
         self.back.counts.arrived += 1;
         self.discipline.enqueue(now, packet, &mut self.back);
+        Ok(())
     }
 
     /// What leaves for the link: the packet, how long it waited in ns, and its class.
-    pub fn dequeue(&mut self, now: Time) -> Dequeued<Held> {
-        let now = self.at(now);
+    ///
+    /// # Errors
+    /// A time from [`TIME_END`] on.
+    pub fn dequeue(&mut self, now: Time) -> Result<Dequeued<Held>, ParamError> {
+        let now = self.at(now)?;
         let answer = self.discipline.dequeue(now, &mut self.back);
         if let Dequeued::Packet(departure) = &answer {
             self.back.counts.sent += 1;
             self.back.counts.sent_bytes += u64::from(departure.packet.bytes);
         }
-        answer
+        Ok(match answer {
+            Dequeued::Wait(until) => Dequeued::Wait(self.outside(until)),
+            other => other,
+        })
     }
 
     /// The oldest packet that came back and has not been fetched.
     pub fn lost(&mut self) -> Option<(Held, Time, Why)> {
-        self.back.lost.pop_front()
+        let (packet, at, why) = self.back.lost.pop_front()?;
+        Some((packet, self.outside(at), why))
     }
 
     /// All that waits comes back.
-    pub fn drain(&mut self, now: Time) {
-        let now = self.at(now);
+    ///
+    /// # Errors
+    /// A time from [`TIME_END`] on.
+    pub fn drain(&mut self, now: Time) -> Result<(), ParamError> {
+        let now = self.at(now)?;
         let lost = &mut self.back.lost;
         self.discipline
             .drain(&mut |packet| lost.push_back((packet, now, Why::Drained)));
+        Ok(())
     }
 
-    /// When [`Queue::handle_timeout`] is due.
+    /// When [`Queue::handle_timeout`] is due: time 0 for a law with a clock, before the first call with
+    /// a time has started it.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.discipline.poll_timeout()
+        let due = self.discipline.poll_timeout()?;
+        match self.origin {
+            Some(_) => Some(self.outside(due)),
+            None => Some(Time::ZERO),
+        }
     }
 
-    pub fn handle_timeout(&mut self, now: Time) {
-        let now = self.at(now);
+    /// Runs the law's clock up to now. The work is bounded however late it is.
+    ///
+    /// # Errors
+    /// A time from [`TIME_END`] on.
+    pub fn handle_timeout(&mut self, now: Time) -> Result<(), ParamError> {
+        let now = self.at(now)?;
         self.discipline.handle_timeout(now);
+        Ok(())
     }
 
     pub fn counts(&self) -> Counts {
@@ -227,11 +281,7 @@ impl Queue {
         let set_point = self.choice.spec.set_point().map(|spec| spec.name);
         match key {
             "rate" => {
-                let wrong = |allowed| ParamError::new(key, format!("{text:?}"), allowed);
-                self.site.rate = Rate::parse(text)
-                    .ok()
-                    .filter(|rate| *rate > Rate::from_bps(0))
-                    .ok_or_else(|| wrong(Rate::ALLOWED))?;
+                self.site.rate = link_rate(text)?;
                 self.discipline.set_rate(self.site.rate);
             }
             "buffer" => {
@@ -267,6 +317,15 @@ impl Queue {
     fn fits(&self, given: &ParamValues) -> Result<(), ParamError> {
         self.choice.spec.check(given, &self.site.law_site())?;
         Ok(())
+    }
+}
+
+fn link_rate(text: &str) -> Result<Rate, ParamError> {
+    let wrong = |allowed| ParamError::new("rate", format!("{text:?}"), allowed);
+    let rate = Rate::parse(text).map_err(wrong)?;
+    match (Rate::from_bps(1)..=MOST_RATE).contains(&rate) {
+        true => Ok(rate),
+        false => Err(wrong("1bit/s to 10Tbit/s".to_owned())),
     }
 }
 

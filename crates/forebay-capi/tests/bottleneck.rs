@@ -59,19 +59,19 @@ fn bottleneck(law: &str, queue: Option<&str>) -> Option<String> {
         }
         let at = Time::from_nanos(now);
         if now == tick {
-            queue.handle_timeout(at);
+            queue.handle_timeout(at).unwrap();
             continue;
         }
         if now == arrival {
             let flow = handle % 2;
-            queue.enqueue(at, held(handle, flow));
+            queue.enqueue(at, held(handle, flow)).unwrap();
             handle += 1;
             arrival += (-random.uniform().ln() * f64::from(send_ns) / 1.2) as u64;
             if free_at != u64::MAX {
                 continue;
             }
         }
-        free_at = match queue.dequeue(at) {
+        free_at = match queue.dequeue(at).unwrap() {
             Dequeued::Packet(left) => {
                 waited_ns += left.sojourn.as_nanos();
                 now + u64::from(send_ns)
@@ -124,10 +124,10 @@ fn what_is_drained_comes_back_once() {
     let mut queue = Queue::new(&settings).unwrap();
     let at = Time::from_nanos(5);
     for handle in 0..10 {
-        queue.enqueue(at, held(handle, handle % 3));
+        queue.enqueue(at, held(handle, handle % 3)).unwrap();
     }
     assert_eq!(queue.len(), (10, 10_000));
-    queue.drain(Time::from_nanos(9));
+    queue.drain(Time::from_nanos(9)).unwrap();
     let back = std::iter::from_fn(|| queue.lost());
     let mut handles: Vec<u64> = back
         .map(|(packet, at, why)| {
@@ -139,8 +139,8 @@ fn what_is_drained_comes_back_once() {
     assert_eq!(handles, (0..10).collect::<Vec<_>>());
     assert!(queue.is_empty());
     // Time does not go back.
-    queue.enqueue(Time::from_nanos(3), held(10, 0));
-    let Dequeued::Packet(left) = queue.dequeue(Time::from_nanos(10)) else {
+    (queue.enqueue(Time::from_nanos(3), held(10, 0))).unwrap();
+    let Dequeued::Packet(left) = queue.dequeue(Time::from_nanos(10)).unwrap() else {
         panic!("nothing left");
     };
     assert_eq!(left.sojourn.as_nanos(), 1);

@@ -95,6 +95,7 @@ fn numbers_are_the_same() {
         digits[..end.unwrap()].parse().unwrap()
     };
     for (name, want) in [
+        ("FOREBAY_REFUSED", ffi::REFUSED),
         ("FOREBAY_FAILED", ffi::FAILED),
         ("FOREBAY_NONE", ffi::NONE),
         ("FOREBAY_OK", ffi::OK),
@@ -127,7 +128,7 @@ fn made(law: &str, params: &[&str], buffer: &str) -> Result<*mut CQueue, String>
         buffer: buffer.as_ptr(),
         packet: null(),
         seed: 1,
-        ecn: true,
+        ecn: 1,
     };
     let mut error = [1; 200];
     // SAFETY: all of it outlives the call.

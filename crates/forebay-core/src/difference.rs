@@ -1,5 +1,6 @@
 //! The one difference equation behind P, PI, PD, PID and PI-PD.
 
+use crate::clock::{state_of, Errors, State};
 use crate::law::{Scale, Target};
 use crate::linear::Sampled;
 use crate::periodic::{Controller, Sample};
@@ -74,6 +75,47 @@ impl Difference {
         self.probability
     }
 
+    /// Takes the errors of `count` samples at once: comes to where [`step`](Self::step) leads with
+    /// each of them, up to rounding. The changes of the probability may change their sign once, as
+    /// those of [`Errors`] do.
+    pub fn advance(&mut self, k: Coefficients, errors: &Errors, count: u64) {
+        if count == 0 {
+            return;
+        }
+        // A count of ticks has fewer than 53 bits in any time that anybody waits.
+        let n = count as f64;
+        let error = |i: f64| match i {
+            _ if i >= 0.0 => errors.at(i),
+            _ if i >= -1.0 => self.error_1,
+            _ => self.error_2,
+        };
+        let change = |i: f64| k.a * error(i) - k.b * error(i - 1.0) + k.c * error(i - 2.0);
+        // Σ e_{i−1} and Σ e_{i−2} are Σ e_i but for what is at their ends.
+        let total = |n: f64| {
+            let all = errors.sum(n);
+            let by_one = all - error(n - 1.0) + self.error_1;
+            let by_two = by_one - error(n - 2.0) + self.error_2;
+            k.a * all - k.b * by_one + k.c * by_two
+        };
+        // Changes of one sign may be added up before the sum is held to [0, 1].
+        let turn = match change(2.0) * change(n - 1.0) < 0.0 {
+            true => sign_change(change, 2.0, n - 1.0),
+            false => n,
+        };
+        let held = |p: f64| if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
+        let mut probability = held(self.probability + total(turn));
+        if turn < n {
+            probability = held(probability + total(n) - total(turn));
+        }
+        (self.error_2, self.error_1) = (error(n - 2.0), error(n - 1.0));
+        self.probability = probability;
+    }
+
+    /// All that a sample changes.
+    pub fn state(&self) -> [f64; 3] {
+        [self.probability, self.error_1, self.error_2]
+    }
+
     /// e_{k−1}.
     pub fn error_1(&self) -> f64 {
         self.error_1
@@ -83,6 +125,21 @@ impl Difference {
     pub fn error_2(&self) -> f64 {
         self.error_2
     }
+}
+
+/// Returns the first whole number above `low` at which `value` no longer has the sign that it has at
+/// `low`; it has another one at `high`.
+fn sign_change(value: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
+    let rises = value(low) < 0.0;
+    while high - low > 1.0 {
+        let middle = (0.5 * (low + high)).floor();
+        if (value(middle) < 0.0) == rises {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
 }
 
 /// Controls the queue by the difference equation: PI and PID differ in its coefficients. A tuner
@@ -105,6 +162,10 @@ impl QueueControl {
             state: Difference::default(),
         }
     }
+
+    fn error(&self, s: &Sample) -> f64 {
+        self.scale.queue_pkts(s.q) - self.target.pkts(s.q)
+    }
 }
 
 impl Controller for QueueControl {
@@ -113,8 +174,19 @@ impl Controller for QueueControl {
     }
 
     fn sample(&mut self, s: &Sample) -> f64 {
-        let error = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
+        let error = self.error(s);
         self.state.step(self.gains, error)
+    }
+
+    fn state(&self) -> Option<State> {
+        let [p, e_1, e_2] = self.state.state();
+        let Coefficients { a, b, c } = self.gains;
+        Some(state_of(&[p, e_1, e_2, a, b, c]))
+    }
+
+    fn skip(&mut self, first: &Sample, samples: u64) {
+        let errors = Errors::constant(self.error(first));
+        self.state.advance(self.gains, &errors, samples);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -138,6 +210,64 @@ mod tests {
         // By hand: 0.072; 0.072 + 0.072 − 0.118 = 0.026; then a − b + c = 0.4 per unit error.
         for want in [0.072, 0.026, 0.030, 0.034] {
             assert!((d.step(k, e) - want).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn many_samples_at_once_come_to_where_each_of_them_leads() {
+        let pid = Coefficients::pid(2e-3, 4e-3, 5e-4, 0.1);
+        let pi = Coefficients {
+            a: 0.05,
+            b: 0.048,
+            c: 0.0,
+        };
+        for errors in [
+            Errors::constant(1e-3),
+            Errors::constant(-1e-3),
+            // Down to the bound and up again, and the other way round.
+            Errors {
+                base: -2.0,
+                slope: 1e-3,
+                ..Errors::default()
+            },
+            Errors {
+                base: -0.01,
+                decaying: 5.0,
+                ratio: 0.997,
+                ..Errors::default()
+            },
+            Errors {
+                base: 0.01,
+                decaying: -5.0,
+                ratio: 0.997,
+                ..Errors::default()
+            },
+        ] {
+            for (k, start) in [(pid, 0.5), (pid, 0.0), (pi, 0.3), (pi, 1.0)] {
+                let mut each = Difference::starting_at(start);
+                for i in 0..20 {
+                    each.step(k, errors.at(f64::from(i)));
+                }
+                for count in [1_u32, 2, 3, 50, 3000, 30_000] {
+                    let mut at_once = each.clone();
+                    let later = Errors {
+                        base: errors.base + 20.0 * errors.slope,
+                        decaying: errors.decaying * errors.ratio.powi(20),
+                        ..errors
+                    };
+                    at_once.advance(k, &later, count.into());
+                    let mut each = each.clone();
+                    for i in 20..20 + count {
+                        each.step(k, errors.at(f64::from(i)));
+                    }
+                    for (got, want) in at_once.state().into_iter().zip(each.state()) {
+                        assert!(
+                            (got - want).abs() < 1e-9,
+                            "{errors:?} {k:?} {start} {count}"
+                        );
+                    }
+                }
+            }
         }
     }
 

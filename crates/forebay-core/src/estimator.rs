@@ -79,6 +79,11 @@ impl CapacityEstimate {
     pub fn pkts_per_s(&self) -> f64 {
         self.filter.value
     }
+
+    /// Since when the link has been busy in this interval; `None` while it is idle.
+    pub fn busy_since(&self) -> Option<Time> {
+        self.busy_since
+    }
 }
 
 /// θ_rc: the load N/(RC), read back from the signal probability by TCP's throughput relation

@@ -294,7 +294,8 @@ pub trait Law: FluidLaw + Send {
         None
     }
 
-    /// Runs every tick due at `now`: a late call loses none.
+    /// Comes to where all ticks that are due at `now` lead at this queue. The work is bounded however
+    /// late the call is: see [`clock`](crate::clock).
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {}
 
     /// Moves the set-point while traffic runs, and keeps all else; whether the law can.

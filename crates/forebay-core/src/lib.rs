@@ -13,6 +13,7 @@ pub mod averaging;
 pub mod band;
 pub mod bands;
 pub mod cast;
+pub mod clock;
 pub mod difference;
 pub mod discipline;
 pub mod disciplines;

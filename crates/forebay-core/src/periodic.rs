@@ -1,6 +1,7 @@
 //! Laws with a clock: a controller computes a probability at a fixed interval, and every
 //! arrival is signalled with it.
 
+use crate::clock::{self, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
@@ -51,6 +52,16 @@ pub trait Controller: Send {
 
     /// Named inner values besides the probability.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// Returns all that [`sample`](Self::sample) changes, as [`Ticking::state`] does. The last place is
+    /// left free, for the probability.
+    fn state(&self) -> Option<State> {
+        None
+    }
+
+    /// Comes to where this many samples would lead, of which `first` is the first. See
+    /// [`Ticking::skip`].
+    fn skip(&mut self, _first: &Sample, _samples: u64) {}
 }
 
 /// A controller on its clock.
@@ -91,12 +102,7 @@ impl<C: Controller> Law for Periodic<C> {
     }
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
-        while self.next <= now {
-            let p = self.controller.sample(&Sample { now: self.next, q });
-            // A NaN must not stick: it counts as "no signal".
-            self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
-            self.next += self.controller.interval();
-        }
+        self.next = clock::run(self, self.next, now, q);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -106,6 +112,31 @@ impl<C: Controller> Law for Periodic<C> {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability);
         self.controller.probe(out);
+    }
+}
+
+impl<C: Controller> Ticking for Periodic<C> {
+    fn interval(&self) -> Span {
+        self.controller.interval()
+    }
+
+    #[inline]
+    fn tick(&mut self, due: Time, q: &QueueView) {
+        let p = self.controller.sample(&Sample { now: due, q });
+        // A NaN must not stick: it counts as "no signal".
+        self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
+    }
+
+    fn state(&self) -> Option<State> {
+        let mut state = self.controller.state()?;
+        if let Some(last) = state.last_mut() {
+            *last = self.probability.to_bits();
+        }
+        Some(state)
+    }
+
+    fn skip(&mut self, first: Time, ticks: u64, q: &QueueView) {
+        self.controller.skip(&Sample { now: first, q }, ticks);
     }
 }
 

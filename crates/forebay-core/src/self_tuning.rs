@@ -1,6 +1,7 @@
 //! The self-tuning structure of Zhang, Hollot, Towsley and Misra (staqm figure 6): estimate the
 //! network on-line, and design the law anew for each estimate as if it were exact.
 
+use crate::clock::{state_of, State};
 use crate::estimator::{CapacityEstimate, LoadEstimate};
 use crate::fixed_point::{self, Field};
 use crate::law::{FluidStep, PacketMeta, QueueView, Scale, Site};
@@ -16,6 +17,10 @@ pub trait Design<L>: Send {
     fn probability(&self, law: &L) -> f64;
 
     fn apply(&self, point: &OperatingPoint, law: &mut L);
+
+    /// All of the law that [`apply`](Design::apply) or the law's own clock changes, in at most ten
+    /// places. See [`Ticking::state`](crate::clock::Ticking::state).
+    fn state(&self, law: &L) -> Option<State>;
 }
 
 /// How a self-tuning law estimates.
@@ -179,6 +184,30 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         if now >= self.tune_from {
             self.design.apply(&self.point(), law);
         }
+    }
+
+    fn state(&self, law: &L) -> Option<State> {
+        let (capacity, load) = (self.capacity.pkts_per_s(), self.load.value());
+        let designed = self.design.state(law)?;
+        let mut state = state_of(&[capacity, load]);
+        for (place, part) in state.iter_mut().skip(2).zip(designed) {
+            *place = part;
+        }
+        Some(state)
+    }
+
+    /// A filter takes one long step as it takes many short ones.
+    fn skip(&mut self, _q: &QueueView, last: Time, ticks: u64, law: &mut L) {
+        self.capacity.update(last);
+        self.load
+            .update(self.design.probability(law), self.interval * ticks);
+        if last >= self.tune_from {
+            self.design.apply(&self.point(), law);
+        }
+    }
+
+    fn edges(&self) -> [Option<Time>; 2] {
+        [Some(self.tune_from), self.capacity.busy_since()]
     }
 
     fn departure(&mut self, now: Time, p: &PacketMeta) {

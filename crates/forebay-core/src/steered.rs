@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::clock::{self, state_of, Errors, State, Ticking};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Target, Verdict};
 use crate::rng::Rng;
@@ -78,6 +79,10 @@ impl Steered {
             Course::Control(_) => self.probability,
         }
     }
+
+    fn error_pkts(&self, q: &QueueView) -> f64 {
+        f64::from(q.packets) - self.target.pkts(q)
+    }
 }
 
 impl Law for Steered {
@@ -94,18 +99,38 @@ impl Law for Steered {
     }
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
-        while self.next <= now {
-            let course = *self.helm.course();
-            if let Course::Control(gains) = course {
-                let error = f64::from(q.packets) - self.target.pkts(q);
-                self.probability = self.state.step(gains, error);
-            }
-            self.next += self.helm.interval;
-        }
+        self.next = clock::run(self, self.next, now, q);
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
+    }
+}
+
+impl Ticking for Steered {
+    fn interval(&self) -> Span {
+        self.helm.interval
+    }
+
+    fn tick(&mut self, _: Time, q: &QueueView) {
+        let course = *self.helm.course();
+        if let Course::Control(gains) = course {
+            let error = self.error_pkts(q);
+            self.probability = self.state.step(gains, error);
+        }
+    }
+
+    fn state(&self) -> Option<State> {
+        let [p, e_1, e_2] = self.state.state();
+        Some(state_of(&[p, e_1, e_2, self.probability]))
+    }
+
+    fn skip(&mut self, _: Time, ticks: u64, q: &QueueView) {
+        let course = *self.helm.course();
+        if let Course::Control(gains) = course {
+            let errors = Errors::constant(self.error_pkts(q));
+            self.state.advance(gains, &errors, ticks);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A law over a law: a tuner watches the queue and adjusts another law's settings while it runs.
 //! Adaptive RED, PD-RED, STPI and STRED are built so.
 
+use crate::clock::{self, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
@@ -47,6 +48,21 @@ pub trait Tuner<L>: Send {
 
     /// Named inner values besides the law's.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// Returns all that [`tick`](Self::tick) and the law's own ticks change, as
+    /// [`Ticking::state`] does.
+    fn state(&self, law: &L) -> Option<State> {
+        None
+    }
+
+    /// Comes to where this many ticks would lead, up to the one at `last`, with the law as it is. See
+    /// [`Ticking::skip`].
+    fn skip(&mut self, q: &QueueView, last: Time, ticks: u64, law: &mut L) {}
+
+    /// Returns times at which something begins to count: see [`Ticking::edges`].
+    fn edges(&self) -> [Option<Time>; 2] {
+        [None, None]
+    }
 }
 
 /// A law under a tuner.
@@ -101,13 +117,8 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
 
     /// Both clocks in order of time; the law first where they meet.
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
-        while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
-            self.law.handle_timeout(due, q);
-            if self.next == Some(due) {
-                self.tuner.tick(q, due, &mut self.law);
-                self.next = self.tuner.interval().map(|interval| due + interval);
-            }
-        }
+        self.next = self.next.map(|next| clock::run(self, next, now, q));
+        self.law.handle_timeout(now, q);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -117,6 +128,40 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.law.probe(out);
         self.tuner.probe(out);
+    }
+}
+
+/// Parts in which a tuned law skips ticks: what its tuner sees of it is held in each.
+const PARTS: u64 = 16;
+
+impl<L: Law, T: Tuner<L>> Ticking for Tuned<L, T> {
+    fn interval(&self) -> Span {
+        self.tuner.interval().unwrap_or(Span::MAX)
+    }
+
+    fn tick(&mut self, due: Time, q: &QueueView) {
+        self.law.handle_timeout(due, q);
+        self.tuner.tick(q, due, &mut self.law);
+    }
+
+    fn state(&self) -> Option<State> {
+        self.tuner.state(&self.law)
+    }
+
+    fn skip(&mut self, first: Time, ticks: u64, q: &QueueView) {
+        let interval = self.interval();
+        let (mut next, mut left) = (first, ticks);
+        while left > 0 {
+            let part = left.min(ticks.div_ceil(PARTS));
+            let last = next + interval * (part - 1);
+            self.law.handle_timeout(last, q);
+            self.tuner.skip(q, last, part, &mut self.law);
+            (next, left) = (last + interval, left - part);
+        }
+    }
+
+    fn edges(&self, _: &QueueView) -> [Option<Time>; 2] {
+        self.tuner.edges()
     }
 }
 

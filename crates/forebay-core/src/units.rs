@@ -130,9 +130,25 @@ impl Rate {
     }
     /// Time to send `bytes`, rounded down, and what rounding left in units of 1/rate ns.
     /// Feeding the remainder into the next call keeps the long-run rate exact.
+    ///
+    /// # Panics
+    /// If the rate is zero.
+    #[inline]
     pub fn transmission(self, bytes: u32, remainder: u64) -> (Span, u64) {
-        let work = u64::from(bytes) * 8 * 1_000_000_000 + remainder;
-        (Span(work / self.0), work % self.0)
+        let work = (u64::from(bytes) * 8).checked_mul(1_000_000_000);
+        match work.and_then(|work| work.checked_add(remainder)) {
+            Some(work) => (Span(work / self.0), work % self.0),
+            None => self.long_transmission(bytes, remainder),
+        }
+    }
+
+    /// A transmission of gigabytes in one piece, whose work is more than 64 bits hold.
+    #[cold]
+    fn long_transmission(self, bytes: u32, remainder: u64) -> (Span, u64) {
+        let work = u128::from(bytes) * 8_000_000_000 + u128::from(remainder);
+        let rate = u128::from(self.0);
+        let whole = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
+        (Span(whole(work / rate)), whole(work % rate))
     }
 }
 
@@ -487,5 +503,8 @@ mod tests {
         }
         // Nine packets of 4000 bits at 45 Mbit/s take exactly 800 us.
         assert_eq!((total, rem), (800_000, 0));
+        // 4 GiB less a byte at 8 bit/s take as many seconds, and a remainder of up to the rate counts.
+        let (takes, rem) = Rate::from_bps(8).transmission(u32::MAX, 7);
+        assert_eq!((takes, rem), (Span::from_secs(u32::MAX.into()), 7));
     }
 }

@@ -137,6 +137,11 @@ enum Step {
     SetPoint(SetPoint),
 }
 
+/// Bytes of a packet, among them none at all and megabytes.
+fn size() -> impl Strategy<Value = u32> {
+    prop_oneof![20 => 1u32..9000, 2 => Just(0), 1 => 0u32..1 << 24]
+}
+
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let ecn = prop_oneof![
         3 => Just(Ecn::NotEct),
@@ -149,7 +154,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
         (0u64..300).prop_map(|it| SetPoint::Delay(Span::from_millis(it))),
     ];
     let step = prop_oneof![
-        12 => (1u32..9000, 0u8..20, ecn)
+        12 => (size(), 0u8..20, ecn)
             .prop_map(|(bytes, flow, ecn)| Step::Enqueue { bytes, flow, ecn }),
         8 => Just(Step::Dequeue),
         3 => Just(Step::Tick),
@@ -288,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_drained_is_what_is_there(sizes in proptest::collection::vec((1u32..9000, 0u8..20), 1..100)) {
+    fn what_is_drained_is_what_is_there(sizes in proptest::collection::vec((size(), 0u8..20), 1..100)) {
         for (queue, law) in pairs() {
             let mut queue = build(queue, law, Buffer::Packets(500), 1);
             let mut record = Record::default();
@@ -309,6 +314,26 @@ proptest! {
             prop_assert_eq!(all, (0..sizes.len()).collect::<Vec<_>>());
             prop_assert_eq!((queue.len_packets(), queue.len_bytes()), (0, 0));
         }
+    }
+}
+
+#[test]
+fn a_full_queue_of_packets_without_bytes_drops_some() {
+    for (queue, law) in pairs() {
+        let mut queue = build(queue, law, Buffer::Packets(10), 1);
+        let mut record = Record::default();
+        for id in 0..100 {
+            let packet = Numbered {
+                id,
+                bytes: 0,
+                flow: (id % 3) as u8,
+                ecn: Ecn::NotEct,
+                sent_as: Ecn::NotEct,
+                arrived: Time::ZERO,
+            };
+            queue.enqueue(Time::ZERO, packet, &mut record);
+        }
+        assert!(queue.len_packets() <= 10 && record.dropped.len() >= 90);
     }
 }
 

@@ -175,9 +175,12 @@ impl Direction {
             if next > now {
                 return;
             }
-            // As in the simulator, where they fall together.
+            // As in the simulator, where they fall together. Nothing else happens to the queue before the
+            // next departure or sample, so that a late link has all ticks up to there at once, and can
+            // jump over those that change nothing.
             if next == tick {
-                self.bottleneck.discipline.handle_timeout(next);
+                let until = sent.min(self.next_sample).min(now);
+                self.bottleneck.discipline.handle_timeout(until);
             } else if next == sent {
                 self.send_next(next, pool);
             } else {

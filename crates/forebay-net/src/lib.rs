@@ -45,9 +45,13 @@
 #![forbid(unsafe_code)]
 
 mod drive;
+mod escape;
+mod recording;
 mod report;
 pub mod rfc7928;
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_scenario::{parse, Point, Scenario, Traffic, TrafficKind};
@@ -61,6 +65,8 @@ pub use forebay_sim::{End, Loss};
 pub use forebay_trace::{Metrics, Trace, TrafficMetrics};
 pub use report::Report;
 
+use recording::Recording;
+
 /// What scenarios are called in errors.
 const FILE: &str = "scenario";
 
@@ -70,11 +76,20 @@ const FILE: &str = "scenario";
 pub trait Payload {
     /// Its length in bytes, without the headers that the scenario adds.
     fn length(&self) -> usize;
+
+    /// Its bytes, for a [capture](Network::record); none where nobody has them.
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
 }
 
 impl<T: AsRef<[u8]>> Payload for T {
     fn length(&self) -> usize {
         self.as_ref().len()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.as_ref()
     }
 }
 
@@ -200,8 +215,17 @@ pub struct Network<P = Vec<u8>> {
     scenario: Arc<Scenario>,
     target_pkts: Option<f64>,
     external: Vec<External>,
-    under_way: Slab<P>,
+    under_way: Slab<UnderWay<P>>,
+    sent: u64,
+    recording: Option<Box<Recording>>,
     now: Time,
+}
+
+/// A packet that was sent and has not come out yet.
+struct UnderWay<P> {
+    /// How many were sent before it.
+    number: u64,
+    payload: P,
 }
 
 impl<P: Payload> Network<P> {
@@ -268,6 +292,8 @@ impl<P: Payload> Network<P> {
             scenario,
             external,
             under_way: Slab::new(),
+            sent: 0,
+            recording: None,
             now: Time::ZERO,
         })
     }
@@ -287,7 +313,7 @@ impl<P: Payload> Network<P> {
     /// The longest payload of this flow, in bytes; 0 where there is no such flow.
     pub fn most_bytes(&self, flow: u32) -> usize {
         let traffic = self.of_flow(flow);
-        traffic.map_or(0, |it| it.largest_bytes - it.header_bytes)
+        traffic.map_or(0, |it| it.largest_bytes.saturating_sub(it.header_bytes))
     }
 
     /// The time: of the last event, or of the last packet that was sent after it.
@@ -308,7 +334,8 @@ impl<P: Payload> Network<P> {
     /// Sends a packet from an end of a flow. What comes of it, [`poll`](Network::poll) tells.
     ///
     /// # Errors
-    /// No such flow; a packet that has no byte, or more than the scenario's `packet`.
+    /// No such flow; a packet that has no byte, or more than the scenario's `packet`; a time after the
+    /// end of the scenario.
     pub fn send(
         &mut self,
         flow: u32,
@@ -331,8 +358,14 @@ impl<P: Payload> Network<P> {
             );
             return Err(ParamError::new("packet", format!("{bytes} B"), allowed));
         };
+        if now > self.end() {
+            let allowed = format!("at most {}, the end of the scenario", self.end());
+            return Err(ParamError::new("now", now, allowed));
+        }
         self.now = self.now.max(now);
-        let number = self.under_way.insert(payload);
+        let number = self.sent;
+        let number = self.under_way.insert(UnderWay { number, payload });
+        self.sent += 1;
         let packet = Outgoing {
             flow,
             from,
@@ -347,7 +380,9 @@ impl<P: Payload> Network<P> {
     /// Lets time pass until a packet arrives or is lost, and no further than `until`.
     pub fn poll(&mut self, until: Time) -> Event<P> {
         let until = until.max(self.now).min(self.end());
-        let Some(outcome) = self.session.next_outcome(until) else {
+        let outcome = self.session.next_outcome(until);
+        self.write_recording();
+        let Some(outcome) = outcome else {
             self.now = self.now.max(until);
             return match until == self.end() {
                 true => Event::End(until),
@@ -355,7 +390,7 @@ impl<P: Payload> Network<P> {
             };
         };
         self.now = self.now.max(outcome.at);
-        let payload = self.under_way.remove(outcome.number as usize);
+        let UnderWay { payload, .. } = self.under_way.remove(outcome.number as usize);
         let (at, flow, from) = (outcome.at, outcome.flow, outcome.from);
         match outcome.fate {
             Ok(ecn) => Event::Delivered(Delivered {
@@ -375,11 +410,65 @@ impl<P: Payload> Network<P> {
         }
     }
 
+    /// Records what becomes of the caller's packets from now on, until the network is
+    /// [finished](Network::finish) or [`end_recording`](Network::end_recording) is called: `capture` is a
+    /// file of pcapng that takes each of them as it leaves the bottleneck's queue, with its ECN field, or
+    /// is dropped there, with a comment; `events` is a file of lines of JSON, one for each packet that
+    /// joins a queue, leaves one, is marked or dropped. The page docs/your-stack.md has both formats.
+    /// Without this call nothing is kept, and it costs nothing.
+    ///
+    /// # Errors
+    /// A file that cannot be made. Nothing is recorded then.
+    pub fn record(&mut self, capture: Option<&Path>, events: Option<&Path>) -> io::Result<()> {
+        self.end_recording()?;
+        if capture.is_some() || events.is_some() {
+            let links = self.scenario.all_links();
+            let names = links.map(|link| link.name.clone()).collect();
+            self.recording = Some(Box::new(Recording::create(capture, events, names)?));
+            self.session.log_queues();
+            self.session.take_queue_log();
+        }
+        Ok(())
+    }
+
+    /// True if what becomes of the caller's packets is [recorded](Network::record).
+    pub fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Ends a recording and closes its files.
+    ///
+    /// # Errors
+    /// The first error with which one of the files could not be written.
+    pub fn end_recording(&mut self) -> io::Result<()> {
+        self.write_recording();
+        self.recording.take().map_or(Ok(()), |it| it.finish())
+    }
+
+    /// Writes what has happened at queues since the last call.
+    fn write_recording(&mut self) {
+        let Some(recording) = &mut self.recording else {
+            return;
+        };
+        for event in self.session.take_queue_log() {
+            let packet = self.under_way.get(event.number as usize);
+            let (number, payload) = packet.map_or((0, [].as_slice()), |packet| {
+                (packet.number, packet.payload.bytes())
+            });
+            let header_bytes = (self.external.iter())
+                .find(|it| (it.first..it.first + it.flows).contains(&event.flow))
+                .map_or(0, |it| it.header_bytes);
+            recording.take(&event, number, payload, header_bytes);
+        }
+    }
+
     /// Runs to the end of the scenario, where nothing more is sent but by its own traffic, and says
-    /// what was measured.
+    /// what was measured. A recording ends as well.
     pub fn finish(mut self) -> Report {
         self.session.run_until(self.end());
-        Report::of(self.session.finish(), &self.scenario, self.target_pkts)
+        let recording = self.end_recording();
+        let trace = self.session.finish();
+        Report::of(trace, &self.scenario, self.target_pkts, recording)
     }
 
     fn of_flow(&self, flow: u32) -> Option<&External> {

@@ -1,5 +1,7 @@
 //! What was measured, as of any run.
 
+use std::io;
+
 use forebay_scenario::Scenario;
 use forebay_trace::{Metrics, Trace, TrafficMetrics};
 
@@ -12,10 +14,17 @@ pub struct Report {
     pub traffic: Vec<(String, TrafficMetrics)>,
     /// All that was observed.
     pub trace: Trace,
+    /// The first error with which a file of a [recording](crate::Network::record) could not be written.
+    pub recording: io::Result<()>,
 }
 
 impl Report {
-    pub(crate) fn of(trace: Trace, scenario: &Scenario, target_pkts: Option<f64>) -> Report {
+    pub(crate) fn of(
+        trace: Trace,
+        scenario: &Scenario,
+        target_pkts: Option<f64>,
+        recording: io::Result<()>,
+    ) -> Report {
         let label = |number: u32| scenario.traffic[number as usize].label.clone();
         let traffic = trace.traffic.iter();
         Report {
@@ -24,6 +33,7 @@ impl Report {
                 .map(|it| (label(it.traffic), TrafficMetrics::of(it, &trace)))
                 .collect(),
             trace,
+            recording,
         }
     }
 

@@ -5,6 +5,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use forebay_batch::Control;
+use forebay_core::clock::{self, State, Ticking};
 use forebay_core::{
     Ecn, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
 };
@@ -270,13 +271,8 @@ impl Law for PyLaw {
     }
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
-        while let (Some((interval, next)), Some(hook)) = (self.clock, &self.made.sample) {
-            if next > now {
-                break;
-            }
-            let queue = Queue::of(next, q);
-            self.probability = self.ask("sample", |py| hook.call1(py, (queue,)), probability);
-            self.clock = Some((interval, next + interval));
+        if let Some((interval, next)) = self.clock {
+            self.clock = Some((interval, clock::run(self, next, now, q)));
         }
     }
 
@@ -285,6 +281,26 @@ impl Law for PyLaw {
             out("p", self.probability);
         }
     }
+}
+
+impl Ticking for PyLaw {
+    fn interval(&self) -> Span {
+        self.clock.map_or(Span::MAX, |(interval, _)| interval)
+    }
+
+    fn tick(&mut self, due: Time, q: &QueueView) {
+        if let Some(hook) = &self.made.sample {
+            let queue = Queue::of(due, q);
+            self.probability = self.ask("sample", |py| hook.call1(py, (queue,)), probability);
+        }
+    }
+
+    /// What a class keeps is not known here.
+    fn state(&self) -> Option<State> {
+        None
+    }
+
+    fn skip(&mut self, _: Time, _: u64, _: &QueueView) {}
 }
 
 impl FluidLaw for PyLaw {

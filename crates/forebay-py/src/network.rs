@@ -1,5 +1,6 @@
 //! A network whose packets Python sends: `forebay.Network` is the loop around it.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use forebay_core::{Drop, Ecn, ParamError, Span, Time};
@@ -7,6 +8,7 @@ use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::batch::Observed;
 use crate::control::fault;
@@ -16,11 +18,17 @@ use crate::hooks::detached;
 struct Sent {
     payload: Py<PyAny>,
     length: usize,
+    /// A copy of a payload of bytes, while a capture is written.
+    bytes: Vec<u8>,
 }
 
 impl Payload for Sent {
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -117,16 +125,24 @@ impl Network {
         &self,
         flow: u32,
         end: &str,
-        payload: Py<PyAny>,
+        payload: Bound<PyAny>,
         length: usize,
         now_s: f64,
         ecn: &str,
     ) -> PyResult<()> {
         let (end, ecn) = (named("end", end, &ENDS)?, named("ecn", ecn, &ECN)?);
         let now = time("now_s", now_s)?;
-        let sent = Sent { payload, length };
-        self.with(|network| network.send(flow, end, now, sent, ecn))?
-            .map_err(fault)
+        let bytes = payload.cast::<PyBytes>().ok().map(|it| it.as_bytes());
+        let sent = self.with(|network| {
+            let kept = bytes.filter(|_| network.is_recording());
+            let sent = Sent {
+                length,
+                bytes: kept.map(Vec::from).unwrap_or_default(),
+                payload: payload.clone().unbind(),
+            };
+            network.send(flow, end, now, sent, ecn)
+        });
+        sent?.map_err(fault)
     }
 
     /// Lets time pass until a packet arrives or is lost: a Delivered, a Lost, or None where nothing
@@ -179,11 +195,19 @@ impl Network {
         }))
     }
 
+    /// Records what becomes of the caller's packets from now on, in these files.
+    #[pyo3(signature = (capture=None, events=None))]
+    fn record(&self, capture: Option<PathBuf>, events: Option<PathBuf>) -> PyResult<()> {
+        let recorded = self.with(|it| it.record(capture.as_deref(), events.as_deref()))?;
+        recorded.map_err(PyErr::from)
+    }
+
     /// Runs to the end of the scenario, and gives the metrics and samples that a run has.
     fn finish(&mut self, py: Python) -> PyResult<Observed> {
         let network = self.take()?;
         self.over = true;
         let report = detached(py, || network.finish(), &self.label)?;
+        report.recording?;
         Observed::of(py, report.trace, &report.metrics, true)
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use forebay_core::{Drop, Ecn, Time};
+use forebay_core::{Drop, Ecn, Span, Time, TrafficClass};
 
 use crate::number::count;
 use crate::packet::Packet;
@@ -61,6 +61,38 @@ pub struct Outcome {
     pub fate: Result<Ecn, Loss>,
 }
 
+/// What happens to a packet of the caller at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueAction {
+    /// The packet has joined the queue.
+    Enqueue,
+    /// The packet leaves the queue for the link, after this time in the queue.
+    Dequeue(Span),
+    /// The queue has set CE on the packet.
+    Mark,
+    /// The queue has dropped the packet.
+    Drop(Drop),
+}
+
+/// An entry of the log of the queues that packets of the caller meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueEvent {
+    pub at: Time,
+    /// Number of the link whose queue it is; that of the bottleneck is 0.
+    pub link: usize,
+    /// The caller's number of the flow.
+    pub flow: u32,
+    /// The end that has sent the packet.
+    pub from: End,
+    /// The caller's number of the packet: [`Outgoing::number`].
+    pub number: u32,
+    /// On the wire.
+    pub bytes: u16,
+    /// DSCP and ECN field, after the event.
+    pub class: TrafficClass,
+    pub action: QueueAction,
+}
+
 /// What the caller has not been told yet.
 pub struct External {
     /// By the caller's number of a flow.
@@ -69,6 +101,17 @@ pub struct External {
     numbers: Vec<u32>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     pushed: u64,
+}
+
+/// An entry of a queue's log, with the packet after it.
+pub type Logged = (Time, Packet, QueueAction);
+
+/// The end that has sent a packet of the caller.
+fn end_of(packet: &Packet) -> End {
+    match packet.flags.from_sink() {
+        true => End::Sink,
+        false => End::Source,
+    }
 }
 
 struct Waiting {
@@ -132,6 +175,21 @@ impl External {
         }));
     }
 
+    /// An entry of a queue's log in the caller's numbers.
+    pub fn event(&self, link: usize, logged: &Logged) -> QueueEvent {
+        let (at, packet, action) = *logged;
+        QueueEvent {
+            at,
+            link,
+            flow: self.numbers[packet.flow as usize],
+            from: end_of(&packet),
+            number: packet.seq,
+            bytes: packet.bytes,
+            class: packet.traffic_class,
+            action,
+        }
+    }
+
     /// When the first of it happens, or has happened.
     pub fn next_time(&self) -> u64 {
         let next = self.waiting.peek();
@@ -144,10 +202,7 @@ impl External {
         Some(Outcome {
             at: Time::from_nanos(next.at),
             flow: self.numbers[next.packet.flow as usize],
-            from: match next.packet.flags.from_sink() {
-                true => End::Sink,
-                false => End::Source,
-            },
+            from: end_of(&next.packet),
             number: next.packet.seq,
             fate: next.fate,
         })

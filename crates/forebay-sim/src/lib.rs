@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
 use engine::{Dumbbell, Engine, Mesh};
-pub use external::{End, Loss, Outcome, Outgoing};
+pub use external::{End, Loss, Outcome, Outgoing, QueueAction, QueueEvent};
 use forebay_core::{Aqm, ParamError, Time};
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
@@ -132,6 +132,21 @@ impl Session {
                 self.run_until(until);
                 None
             }
+        }
+    }
+
+    /// Keeps a log of what happens to packets of the caller at queues from now on.
+    pub fn log_queues(&mut self) {
+        if let Stepped::Mesh(engine) = &mut self.0 {
+            engine.log_queues();
+        }
+    }
+
+    /// Takes what has been logged since the last call, in order of time.
+    pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
+        match &mut self.0 {
+            Stepped::Mesh(engine) => engine.take_queue_log(),
+            Stepped::Dumbbell(_) => Vec::new(),
         }
     }
 

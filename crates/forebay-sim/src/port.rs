@@ -3,6 +3,7 @@
 use forebay_core::{Capacity, Drop, Queue, Rate, Sink, Time};
 use forebay_trace::{Bottleneck, Settings};
 
+use crate::external::{Logged, QueueAction};
 use crate::packet::{Packet, NO_BLOCKS};
 use crate::steps::{Delay, LinkSteps};
 
@@ -59,12 +60,65 @@ impl Port {
     #[inline(always)]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
         let sent = self.bottleneck.send_next(Time::from_nanos(now))?;
-        let arrives_at = self.delay.after(sent.out.as_nanos());
+        Some(self.on_the_way(sent.departure.packet, sent.out))
+    }
+
+    #[inline(always)]
+    fn on_the_way(&mut self, packet: Packet, out: Time) -> Sent {
+        let arrives_at = self.delay.after(out.as_nanos());
         self.last_arrival = self.last_arrival.max(arrives_at);
-        Some(Sent {
-            packet: sent.departure.packet,
+        Sent {
+            packet,
             arrives_at: self.last_arrival,
-        })
+        }
+    }
+
+    /// Takes an arriving packet like [`arrive`](Port::arrive), and logs one of the caller where there is a
+    /// log.
+    #[inline]
+    pub fn arrive_logged(&mut self, now: u64, packet: Packet) -> bool {
+        let log = &self.bottleneck.record.sink.log;
+        let Some(before) = log.as_ref().map(Vec::len) else {
+            return self.arrive(now, packet);
+        };
+        let is_free = self.arrive(now, packet);
+        if packet.flags.external() {
+            self.log_arrival(before, now, packet);
+        }
+        is_free
+    }
+
+    /// The packet has joined the queue, unless it was dropped since the log had `before` entries; what
+    /// else was logged came after it.
+    fn log_arrival(&mut self, before: usize, now: u64, packet: Packet) {
+        let Some(log) = &mut self.bottleneck.record.sink.log else {
+            return;
+        };
+        let dropped = log[before..].iter().any(|(_, other, action)| {
+            let same = other.flow == packet.flow && other.flags == packet.flags;
+            matches!(action, QueueAction::Drop(_)) && same && other.seq == packet.seq
+        });
+        if !dropped {
+            let at = Time::from_nanos(now);
+            log.insert(before, (at, packet, QueueAction::Enqueue));
+        }
+    }
+
+    /// Sends like [`send_next`](Port::send_next), and logs a packet of the caller where there is a log.
+    #[inline]
+    pub fn send_next_logged(&mut self, now: u64) -> Option<Sent> {
+        if self.bottleneck.record.sink.log.is_none() {
+            return self.send_next(now);
+        }
+        let now = Time::from_nanos(now);
+        let sent = self.bottleneck.send_next(now)?;
+        let (packet, sojourn) = (sent.departure.packet, sent.departure.sojourn);
+        if let Some(log) = &mut self.bottleneck.record.sink.log {
+            if packet.flags.external() {
+                log.push((now, packet, QueueAction::Dequeue(sojourn)));
+            }
+        }
+        Some(self.on_the_way(packet, sent.out))
     }
 
     /// Makes an announced change of the rate. A recorded link only reports it to its law.
@@ -95,6 +149,8 @@ pub struct Lost {
     pub blocks: Vec<u32>,
     /// Packets of the caller, who is to be told.
     pub external: Vec<(Time, Packet, Drop)>,
+    /// What has happened to packets of the caller here, where the caller wants to know.
+    pub log: Option<Vec<Logged>>,
 }
 
 impl Sink<Packet> for Lost {
@@ -104,7 +160,15 @@ impl Sink<Packet> for Lost {
             self.blocks.push(blocks);
         } else if packet.flags.external() {
             self.external.push((now, packet, why));
+            if let Some(log) = &mut self.log {
+                log.push((now, packet, QueueAction::Drop(why)));
+            }
         }
     }
-    fn marked(&mut self, _now: Time, _packet: &Packet, _class: u8) {}
+
+    fn marked(&mut self, now: Time, packet: &Packet, _class: u8) {
+        if let Some(log) = self.log.as_mut().filter(|_| packet.flags.external()) {
+            log.push((now, *packet, QueueAction::Mark));
+        }
+    }
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
+import os
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -60,15 +62,22 @@ class Network:
         law: str | Prototype | None = None,
         seed: int = 1,
         sets: Sets | None = None,
+        capture: str | os.PathLike[str] | None = None,
+        events: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Reads a scenario.
+        """Read a scenario.
 
         scenario: a file, a text of TOML or a dict, as for `forebay.run`, with external traffic.
         law: the name of a law, or a prototype, to run instead of the scenario's only one.
         seed: of all random draws.
         sets: keys to set on top, {"bottleneck.rate": "20Mbit/s"} or ["bottleneck.rate=20Mbit/s"].
+        capture: a file of pcapng to write, with each packet of the program as it leaves the
+            bottleneck's queue or is dropped there.
+        events: a file to write, with a line of JSON for each packet of the program that joins a
+            queue, leaves one, is marked or dropped.
 
-        Raises `ScenarioError` for a scenario that cannot be run, or with several laws or points.
+        Raises `ScenarioError` for a scenario that cannot be run, or with several laws or points,
+        and `OSError` for a file that cannot be written.
         """
         name, text = text_of(scenario)
         pairs = quantities.set_pairs(sets or ())
@@ -79,6 +88,8 @@ class Network:
             if len(found) != 1:
                 raise ScenarioError(f"{name}: {key}: found {len(found)}, allowed: one")
         self._native = plan.network(seed)
+        if capture is not None or events is not None:
+            self._native.record(capture, events)
         self._timers: list[Timer] = []
         self._set = 0
         self._stopped = False
@@ -135,8 +146,13 @@ class Network:
         self._native.send(flow, end, payload, length, now_s=self.now_s, ecn=ecn)
 
     def call_at(self, time_s: float, callback: Callable[[], object]) -> Timer:
-        """Calls `callback` at a time, or as soon as `run` goes on where that has passed; at one
-        time packets come first."""
+        """Call `callback` at a time, or as soon as `run` goes on where that has passed; at one
+        time packets come first.
+
+        Raises `ScenarioError` for a time that is not a finite number.
+        """
+        if not math.isfinite(time_s):
+            raise ScenarioError(f"time_s: {time_s} is not a time; give seconds as a finite number")
         # As the network has it, in whole ns.
         timer = Timer(round(time_s * 1e9) / 1e9, self._set, callback)
         self._set += 1
@@ -172,6 +188,7 @@ class Network:
                 return
 
     def finish(self) -> Observed:
-        """Runs to the end of the scenario, where nothing more is sent but by its own traffic, and
-        gives what was observed at the bottleneck."""
+        """Run to the end of the scenario, where nothing more is sent but by its own traffic, and
+        return what was observed at the bottleneck. Raises `OSError` where a capture or a log of
+        events could not be written to its end."""
         return self._native.finish()

@@ -1,7 +1,9 @@
-//! Your transport in the scenarios of RFC 7928, under each of these laws:
-//! `cargo test -- --nocapture` prints what it got.
+//! Your transport in the scenarios of RFC 7928, under each of these laws: `cargo test -- --nocapture`
+//! prints what it got. With `FOREBAY_RESULTS=results` in the environment each law also writes
+//! `results/LAW.json` and `results/LAW.xml`, the latter as JUnit does.
 
-use forebay_net::{drive, rfc7928, Ecn, Endpoint, Endpoints, Network, Options, Time};
+use forebay_net::rfc7928::{Results, SCENARIOS};
+use forebay_net::{drive, Ecn, Endpoint, Endpoints, Network, Options, Time};
 use my_transport::{Receiver, Sender};
 
 /// The transport as `drive` sees it: put yours here.
@@ -41,7 +43,8 @@ impl Endpoint for End {
 
 /// Runs every scenario under a law, with a pair of ends for each flow.
 fn under(law: &str) {
-    for (name, scenario) in rfc7928::SCENARIOS {
+    let mut results = Results::under(law);
+    for (name, scenario) in SCENARIOS {
         let options = Options {
             laws: vec![law.to_owned()],
             ..Options::default()
@@ -62,32 +65,19 @@ fn under(law: &str) {
             .collect();
         let end = network.end();
         drive(&mut network, &mut ends, end).expect("packets that fit");
-        let report = network.finish();
+        let result = results.add(name, &network.finish());
 
         // What every transport should reach; put your own limits here.
         for (flow, (_, sink)) in pairs.iter().enumerate() {
             let End::Receiver(receiver) = sink else {
                 continue;
             };
-            assert!(
-                receiver.received > 100,
-                "{name}, {law}: flow {flow} starves"
-            );
+            result.expect(receiver.received > 100, format!("flow {flow} starves"));
         }
-        let metric = |name| report.metric(name).expect("a metric of docs/metrics.md");
-        assert!(
-            metric("utilisation") > 0.3,
-            "{name}, {law}: the link is idle"
-        );
-        let share = report.traffic_metric("external", "share").unwrap_or(1.0);
-        println!(
-            "{name:22} {law:9} its share {:3.0} %, utilisation {:3.0} %, delay p95 {:6.1} ms, drops {:5.2} %, marks {:5.2} %",
-            100.0 * share,
-            100.0 * metric("utilisation"),
-            1e3 * metric("delay_p95_s"),
-            100.0 * metric("drop_rate"),
-            100.0 * metric("mark_rate"),
-        );
+        result.expect(result.metric("utilisation") > 0.3, "the link is idle");
+    }
+    if let Err(failures) = results.finish() {
+        panic!("{failures}");
     }
 }
 

@@ -237,19 +237,24 @@ impl<P: Packet + Send> Cake<P> {
         number
     }
 
-    /// The longest queue loses its oldest packet (`cake_drop`).
+    /// The queue with the most bytes loses its oldest packet (`cake_drop`); where no packet has any,
+    /// the one with the most packets.
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
-        let mut longest = (0, 0, 0);
+        let mut longest = ((0, 0), None);
         for (i, tin) in self.tins.iter().enumerate() {
             for &number in &tin.open {
                 let queue = tin.queues[number].as_ref();
-                let bytes = queue.map_or(0, |queue| queue.band.len_bytes());
-                if bytes > longest.0 {
-                    longest = (bytes, i, number);
+                let length = queue.map_or((0, 0), |queue| {
+                    (queue.band.len_bytes(), queue.band.len_packets())
+                });
+                if length > longest.0 {
+                    longest = (length, Some((i, number)));
                 }
             }
         }
-        let (_, tin, number) = longest;
+        let (_, Some((tin, number))) = longest else {
+            return;
+        };
         let class = class_of(tin);
         let queue = self.tins[tin].queue(number);
         if let Some(packet) = queue.band.pop_oldest() {

@@ -146,21 +146,28 @@ impl<P: Packet + Send> Fq<P> {
     }
 
     /// Drops from the head of the queue with the most bytes: half of it, and no more packets than
-    /// a batch (RFC 8290 section 4.1.2). The law is told.
+    /// a batch (RFC 8290 section 4.1.2), but one at least, also where packets have no bytes. The law is
+    /// told.
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
         let open = self.queues.iter().enumerate();
-        let lengths = open.filter_map(|(i, queue)| Some((queue.as_ref()?.band.len_bytes(), i)));
+        let lengths = open.filter_map(|(i, queue)| {
+            let band = &queue.as_ref()?.band;
+            Some((band.len_bytes(), band.len_packets(), i))
+        });
         // The first of those that are equally long.
-        let Some((bytes, longest)) =
-            lengths.max_by_key(|&(bytes, i)| (bytes, std::cmp::Reverse(i)))
-        else {
+        let longest =
+            lengths.max_by_key(|&(bytes, packets, i)| (bytes, packets, std::cmp::Reverse(i)));
+        let Some((bytes, _, longest)) = longest else {
             return;
         };
         let (mut dropped_bytes, mut dropped) = (0, 0);
         let class = self.queues[longest]
             .as_ref()
             .map_or(BULK, |queue| queue.class());
-        while dropped < self.params.drop_batch && dropped_bytes < bytes.div_ceil(2) {
+        let more = |dropped, dropped_bytes| {
+            dropped < self.params.drop_batch && dropped_bytes < bytes.div_ceil(2)
+        };
+        while dropped == 0 || more(dropped, dropped_bytes) {
             let queue = self.queues[longest].as_mut();
             let Some(packet) = queue.and_then(|queue| queue.band.pop_oldest()) else {
                 break;

@@ -1,5 +1,6 @@
 //! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
 
+use crate::clock::{state_of, Errors, State};
 use crate::difference::{Coefficients, Difference};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, QueueView, Site, Target};
@@ -257,6 +258,12 @@ struct PdTuner {
     state: Difference,
 }
 
+impl PdTuner {
+    fn error(&self, q: &QueueView, red: &Red) -> f64 {
+        (red.average_pkts() - self.target.pkts(q)) / self.buffer_pkts
+    }
+}
+
 impl Tuner<Red> for PdTuner {
     fn watches_departures(&self) -> bool {
         false
@@ -268,8 +275,19 @@ impl Tuner<Red> for PdTuner {
 
     fn tick(&mut self, q: &QueueView, _now: Time, red: &mut Red) {
         // (1), relative to the buffer as in (3); max_p is held to [0, 1].
-        let error = (red.average_pkts() - self.target.pkts(q)) / self.buffer_pkts;
+        let error = self.error(q, red);
         red.max_p = self.state.step(self.gains, error);
+    }
+
+    fn state(&self, red: &Red) -> Option<State> {
+        let [p, e_1, e_2] = self.state.state();
+        Some(state_of(&[p, e_1, e_2, red.max_p, red.average_pkts()]))
+    }
+
+    /// The average moves at arrivals alone.
+    fn skip(&mut self, q: &QueueView, _last: Time, ticks: u64, red: &mut Red) {
+        let errors = Errors::constant(self.error(q, red));
+        self.state.advance(self.gains, &errors, ticks);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

@@ -1,6 +1,7 @@
 //! PI2 of De Schepper, Bondarenko, Tsang and Briscoe: a PI controller of the queuing delay whose
 //! output is squared for classic traffic, and taken as it is for scalable traffic.
 
+use crate::clock::{state_of, Errors, State};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
     Ecn, FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict,
@@ -210,6 +211,24 @@ impl Controller for Root {
         let delay_s = s.q.link_age(s.now).as_secs_f64();
         let error = delay_s - self.target.delay(s.q).as_secs_f64();
         self.state.step(self.gains, error)
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(state_of(&self.state.state()))
+    }
+
+    /// A packet that waits has waited for an interval more at each sample.
+    fn skip(&mut self, first: &Sample, samples: u64) {
+        let delay = first.q.link_age(first.now);
+        let slope = match delay {
+            Span::ZERO => 0.0,
+            _ => self.interval.as_secs_f64(),
+        };
+        let errors = Errors {
+            slope,
+            ..Errors::constant(delay.as_secs_f64() - self.target.delay(first.q).as_secs_f64())
+        };
+        self.state.advance(self.gains, &errors, samples);
     }
 
     fn spares(&self, q: &QueueView) -> bool {

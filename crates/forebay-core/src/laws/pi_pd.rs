@@ -3,6 +3,7 @@
 
 use std::f64::consts::FRAC_PI_2;
 
+use crate::clock::{state_of, Errors, State};
 use crate::difference::{Coefficients, Difference};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site, Target};
@@ -248,6 +249,14 @@ impl PiPd {
         predicted.clamp(-queue_pkts, self.buffer_pkts - queue_pkts)
     }
 
+    /// Takes the target as it is at this sample, and returns the error.
+    fn take_target(&mut self, s: &Sample) -> f64 {
+        // A delay may come to more than the buffer after a change of the rate.
+        let most_pkts = self.buffer_pkts * (1.0 - 1e-9);
+        self.target_pkts = self.target.pkts(s.q).clamp(1e-3, most_pkts.max(1e-3));
+        f64::from(s.q.packets) - self.target_pkts
+    }
+
     /// The coefficients of this step: PI (11) or PD (15).
     fn gains(&self, error: f64) -> Coefficients {
         let (error_1, error_2) = (self.state.error_1(), self.state.error_2());
@@ -274,12 +283,20 @@ impl Controller for PiPd {
     }
 
     fn sample(&mut self, s: &Sample) -> f64 {
-        // A delay may come to more than the buffer after a change of the rate.
-        let most_pkts = self.buffer_pkts * (1.0 - 1e-9);
-        self.target_pkts = self.target.pkts(s.q).clamp(1e-3, most_pkts.max(1e-3));
-        let error = f64::from(s.q.packets) - self.target_pkts;
+        let error = self.take_target(s);
         let gains = self.gains(error);
         self.state.step(gains, error)
+    }
+
+    fn state(&self) -> Option<State> {
+        let [p, e_1, e_2] = self.state.state();
+        Some(state_of(&[p, e_1, e_2, self.target_pkts]))
+    }
+
+    fn skip(&mut self, first: &Sample, samples: u64) {
+        let error = self.take_target(first);
+        let gains = self.gains(error);
+        self.state.advance(gains, &Errors::constant(error), samples);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

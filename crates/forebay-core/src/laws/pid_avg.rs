@@ -6,6 +6,7 @@
 //! packets, PI and PID hold their target.
 
 use crate::averaging::averaged;
+use crate::clock::{state_of, Errors, State};
 use crate::difference::{Coefficients, Difference};
 use crate::fixed_point::{self, Twin};
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Site, Target};
@@ -344,6 +345,28 @@ impl Controller for Averaged {
         // bigdeli eq. (3) has the sign of e reversed: with it, a long queue would lower p.
         let error = (self.average_pkts - self.target.pkts(s.q)) / self.buffer_pkts;
         self.state.step(self.gains, error)
+    }
+
+    fn state(&self) -> Option<State> {
+        let [p, e_1, e_2] = self.state.state();
+        Some(state_of(&[p, e_1, e_2, self.average_pkts]))
+    }
+
+    /// An average of samples comes nearer to the queue by the same part at each.
+    fn skip(&mut self, first: &Sample, samples: u64) {
+        let queue_pkts = f64::from(first.q.packets);
+        let (moves, ratio) = match self.at_samples {
+            true => (self.average_pkts - queue_pkts, 1.0 - self.w_q),
+            false => (0.0, 0.0),
+        };
+        let rest_pkts = self.average_pkts - moves;
+        let errors = Errors {
+            decaying: moves * ratio / self.buffer_pkts,
+            ratio,
+            ..Errors::constant((rest_pkts - self.target.pkts(first.q)) / self.buffer_pkts)
+        };
+        self.state.advance(self.gains, &errors, samples);
+        self.average_pkts = rest_pkts + moves * ratio.powf(samples as f64);
     }
 
     fn arrival(&mut self, q: &QueueView, _p: &PacketMeta) {

@@ -1,7 +1,10 @@
 //! PIE of Pan, Natarajan, Baker and White: proportional-integral control of the queuing delay,
 //! with gains that grow as the probability does.
 
+use std::cmp::Ordering;
+
 use crate::cast::whole_u64;
+use crate::clock::{self, State, Ticking};
 use crate::difference::Coefficients;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
@@ -589,10 +592,7 @@ impl Law for Pie {
     }
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
-        while self.next <= now {
-            self.change(q);
-            self.next += self.params.interval;
-        }
+        self.next = clock::run(self, self.next, now, q);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -606,6 +606,116 @@ impl Law for Pie {
             "delay",
             Span::from_nanos(self.delay << TICK_SHIFT).as_secs_f64(),
         );
+    }
+}
+
+impl Ticking for Pie {
+    fn interval(&self) -> Span {
+        self.params.interval
+    }
+
+    fn tick(&mut self, _: Time, q: &QueueView) {
+        self.change(q);
+    }
+
+    fn state(&self) -> Option<State> {
+        let (since, left) = (self.since, self.left);
+        Some([
+            self.prob,
+            self.sum,
+            self.delay,
+            self.delay_1,
+            self.burst,
+            self.rate.to_bits(),
+            since.is_some().into(),
+            since.unwrap_or(0),
+            left.is_some().into(),
+            left.unwrap_or(0),
+            0,
+            0,
+        ])
+    }
+
+    /// At a queue that does not change, the probability moves by the same amount at each change, as
+    /// long as the gains stay as they are; without a delay it also loses its part.
+    fn skip(&mut self, _: Time, changes: u64, q: &QueueView) {
+        if !self.params.burst_by_departures {
+            self.use_burst(self.interval.saturating_mul(changes));
+        }
+        let (mut left, mut rise) = (changes, 0);
+        // Each round ends a range of the probability, and a circle is closed once.
+        for _ in 0..2 * GAIN_RANGES {
+            if left == 0 {
+                return;
+            }
+            let before = self.prob;
+            self.change(q);
+            left -= 1;
+            let steps = match self.prob.cmp(&before) {
+                Ordering::Equal => return,
+                Ordering::Greater => {
+                    rise = self.prob - before;
+                    let most = match self.params.bounded {
+                        true => MAX_PROB,
+                        false => u64::MAX,
+                    };
+                    let last = range_of(self.prob).1.min(most);
+                    let steps = ((last - self.prob) / rise).min(left);
+                    self.prob += steps * rise;
+                    steps
+                }
+                // Beyond 256 Linux has begun again at 1, and goes in circles from here on.
+                Ordering::Less if rise > 0 => {
+                    left %= (u64::MAX - self.prob) / rise + 1;
+                    0
+                }
+                Ordering::Less if q.bytes == 0 && self.delay == 0 => return self.fade(left, q),
+                Ordering::Less => {
+                    let fall = before - self.prob;
+                    let steps = ((self.prob - range_of(self.prob).0) / fall).min(left);
+                    self.prob -= steps * fall;
+                    steps
+                }
+            };
+            left -= steps;
+        }
+    }
+}
+
+/// Ranges of the probability in which the gains are the same.
+const GAIN_RANGES: usize = 7;
+
+/// The least and the greatest probability with the same gains as this one.
+fn range_of(prob: u64) -> (u64, u64) {
+    let shift = gain_shift(prob);
+    let mut bounds = (1..=6).rev().map(|digits| MAX_PROB / 10u64.pow(digits));
+    let above = bounds.clone().find(|bound| gain_shift(*bound) < shift);
+    let below = bounds.rfind(|bound| *bound <= prob);
+    (
+        below.unwrap_or(0),
+        above.map_or(u64::MAX, |bound| bound - 1),
+    )
+}
+
+impl Pie {
+    /// Comes to where so many changes lead while there is no delay: p ← (p − c)·(1 − 1/d), in 16 parts
+    /// in each of which the gains are those of its start.
+    fn fade(&mut self, changes: u64, q: &QueueView) {
+        let kept = 1.0 - 1.0 / f64::from(self.params.decay);
+        let target = ticks(self.target.delay(q)) as f64;
+        let mut left = changes;
+        while left > 0 && self.prob > 0 {
+            let part = left.min(changes.div_ceil(16));
+            let cut = (self.alpha >> gain_shift(self.prob)) as f64 * target;
+            let decayed = kept.powf(part as f64);
+            let cuts = match kept {
+                0.0 => 0.0,
+                1.0 => cut * part as f64,
+                _ => cut * kept * (1.0 - decayed) / (1.0 - kept),
+            };
+            self.prob = whole_u64(self.prob as f64 * decayed - cuts);
+            left -= part;
+        }
     }
 }
 

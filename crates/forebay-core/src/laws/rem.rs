@@ -1,6 +1,7 @@
 //! REM of Athuraliya, Low, Li and Yin: a price that rises with backlog and with excess rate, and
 //! a probability exponential in it, so that the prices along a path add up.
 
+use crate::clock::{state_of, State};
 use crate::difference::Coefficients;
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Scale, Site, Target};
 use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
@@ -131,6 +132,16 @@ struct Rem {
     price: f64,
 }
 
+impl Rem {
+    /// α(b − b*) + x − c.
+    fn excess_pkts(&self, q: &QueueView) -> f64 {
+        let capacity_pkts =
+            q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
+        let backlog_pkts = self.scale.queue_pkts(q) - self.target.pkts(q);
+        self.params.alpha * backlog_pkts + self.arrived_pkts - capacity_pkts
+    }
+}
+
 impl Controller for Rem {
     fn interval(&self) -> Span {
         self.params.interval
@@ -138,13 +149,20 @@ impl Controller for Rem {
 
     fn sample(&mut self, s: &Sample) -> f64 {
         // Price update: [price + γ(α(b − b*) + x − c)]⁺, with x and c in packets per interval.
-        let capacity_pkts =
-            s.q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
-        let backlog_pkts = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
-        let excess = self.params.alpha * backlog_pkts + self.arrived_pkts - capacity_pkts;
+        let excess = self.excess_pkts(s.q);
         self.price = (self.price + self.params.gamma * excess).max(0.0);
         self.arrived_pkts = 0.0;
         1.0 - self.params.phi.powf(-self.price)
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(state_of(&[self.price, self.arrived_pkts]))
+    }
+
+    /// While nothing arrives the price moves by the same amount at each sample.
+    fn skip(&mut self, first: &Sample, samples: u64) {
+        let change = self.params.gamma * self.excess_pkts(first.q);
+        self.price = (self.price + change * samples as f64).max(0.0);
     }
 
     fn arrival(&mut self, _q: &QueueView, p: &PacketMeta) {

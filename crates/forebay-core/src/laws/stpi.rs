@@ -2,6 +2,7 @@
 //! estimated capacity and load.
 
 use crate::cast::whole_i64;
+use crate::clock::{state_of, State};
 use crate::difference::{Coefficients, QueueControl};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
@@ -13,7 +14,7 @@ use crate::laws::pi::{gains, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::ParamError;
 use crate::params;
-use crate::periodic::Periodic;
+use crate::periodic::{Controller, Periodic};
 use crate::search::{number, packets, time, Axis, Conditions, Search, Space};
 use crate::self_tuning::{critical_load_time_s, first_design, Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
@@ -71,6 +72,14 @@ impl Design<Periodic<QueueControl>> for PiDesign {
     /// gains act on the steps to come; (5) taken literally would also rescale the integral x.
     fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<QueueControl>) {
         pi.controller.gains = self.coefficients(point);
+    }
+
+    fn state(&self, pi: &Periodic<QueueControl>) -> Option<State> {
+        let [p, e_1, e_2] = pi.controller.state()?[..3].try_into().ok()?;
+        let Coefficients { a, b, c } = pi.controller.gains;
+        let mut state = state_of(&[0.0, 0.0, 0.0, a, b, c, pi.probability()]);
+        state[..3].copy_from_slice(&[p, e_1, e_2]);
+        Some(state)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::averaging::{design, thresholds};
 use crate::cast::whole_i64;
+use crate::clock::{state_of, State};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site};
 use crate::law_params::{Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues};
@@ -80,6 +81,10 @@ impl Design<Red> for RedRule {
 
     fn apply(&self, point: &OperatingPoint, red: &mut Red) {
         (red.w_q, red.max_p) = self.settings(point);
+    }
+
+    fn state(&self, red: &Red) -> Option<State> {
+        Some(state_of(&[red.w_q, red.max_p, red.average_pkts()]))
     }
 }
 

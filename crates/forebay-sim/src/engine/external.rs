@@ -4,7 +4,7 @@ use forebay_core::{Time, TrafficClass};
 
 use super::hosts::Hosts;
 use super::{Engine, Topology};
-use crate::external::{End, Loss, Outcome, Outgoing};
+use crate::external::{End, Loss, Outcome, Outgoing, QueueEvent};
 use crate::number::count;
 use crate::packet::{Flags, Packet, NO_TRAFFIC};
 use crate::Watch;
@@ -83,6 +83,27 @@ impl<T: Topology> Engine<T> {
                 return None;
             }
         }
+    }
+
+    /// Keeps a log of what happens to packets of the caller at queues from now on.
+    pub fn log_queues(&mut self) {
+        for port in self.links.ports_mut() {
+            port.bottleneck.record.sink.log.get_or_insert_default();
+        }
+    }
+
+    /// Takes what has been logged since the last call, in order of time.
+    pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
+        let mut events = Vec::new();
+        let Engine { links, hosts, .. } = self;
+        for (link, port) in links.ports_mut().iter_mut().enumerate() {
+            let log = port.bottleneck.record.sink.log.iter_mut();
+            let logged = log.flat_map(|log| log.drain(..));
+            events.extend(logged.map(|entry| hosts.external.event(link, &entry)));
+        }
+        // Entries of one queue are in order already, and stay so.
+        events.sort_by_key(|event| event.at);
+        events
     }
 
     fn collect_lost(&mut self) {

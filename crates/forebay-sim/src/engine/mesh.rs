@@ -81,7 +81,7 @@ impl Topology for Mesh {
                     break;
                 }
                 let link = self.next_link;
-                if let Some(sent) = self.ports[link].send_next(free) {
+                if let Some(sent) = self.ports[link].send_next_logged(free) {
                     self.leave_port(hosts, link, sent);
                 }
                 self.find_next_link();
@@ -150,7 +150,7 @@ impl Mesh {
         match network.station(packet.station) {
             Hop::Port(link) => {
                 let link = usize::from(link);
-                if self.ports[link].arrive(now, packet) {
+                if self.ports[link].arrive_logged(now, packet) {
                     self.send_at_once(hosts, now, link);
                 } else if self.ports[link].bottleneck.transmitter.is_free() {
                     self.find_next_link();
@@ -163,7 +163,7 @@ impl Mesh {
 
     /// A link that was free takes the packet that has just come, if its queue lets one go.
     fn send_at_once(&mut self, hosts: &mut Hosts, now: u64, link: usize) {
-        let sent = self.ports[link].send_next(now);
+        let sent = self.ports[link].send_next_logged(now);
         self.find_next_link();
         if let Some(sent) = sent {
             self.leave_port(hosts, link, sent);

@@ -15,8 +15,8 @@ impl Framing {
     pub fn bytes(self, bytes: u32) -> u32 {
         match self {
             Framing::None => bytes,
-            Framing::Atm => bytes.div_ceil(48) * 53,
-            Framing::Ptm => bytes + bytes.div_ceil(64),
+            Framing::Atm => bytes.div_ceil(48).saturating_mul(53),
+            Framing::Ptm => bytes.saturating_add(bytes.div_ceil(64)),
         }
     }
 }

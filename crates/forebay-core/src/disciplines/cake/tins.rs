@@ -23,7 +23,9 @@ pub struct Share {
 impl Share {
     /// Of a rate. `cake_set_rate` has none below 64 bytes a second.
     pub fn of(&self, rate: Rate) -> Rate {
-        Rate::from_bps((rate.as_bps() * self.numerator / self.denominator).max(512))
+        let part = u128::from(rate.as_bps()) * u128::from(self.numerator);
+        let bps = u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX);
+        Rate::from_bps(bps.max(512))
     }
 
     /// Bytes of a queue's turn where the tins share this rate: a 4096th of those of a second
