@@ -16,6 +16,7 @@ fn site() -> TcSite {
             ecn: true,
         },
         header: Bytes(0),
+        in_packet: Bytes(14),
         held: false,
     }
 }
@@ -210,6 +211,7 @@ fn the_packet_that_tbf_holds_and_the_header_are_counted() {
     let held = TcSite {
         held: true,
         header: Bytes(14),
+        in_packet: Bytes(0),
         ..site()
     };
     assert_eq!(line("droptail", &[], &held), "pfifo limit 1001");
@@ -220,7 +222,7 @@ fn the_packet_that_tbf_holds_and_the_header_are_counted() {
         },
         ..held
     };
-    assert_eq!(line("droptail", &[], &bytes), "bfifo limit 151514");
+    assert_eq!(line("droptail", &[], &bytes), "bfifo limit 152914");
     let departure = [("estimator", text("linux-departure-rate"))];
     assert!(line("pie", &departure, &held).contains("target 15800us "));
     let dsl = [("overhead", text("22B")), ("framing", text("atm"))];
