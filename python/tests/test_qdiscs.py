@@ -20,6 +20,10 @@ LINK: dict[str, Any] = {"rate_bps": 15_000_000, "packet_bytes": 1500}
 #: What the kernel's has otherwise than our defaults, and another value for what it can vary.
 OTHERS: dict[str, list[tuple[str, Any]]] = {
     "red": [("gentle", False), ("wait", False), ("queue_in_bytes", True), ("w_q", 2**-7)],
+    "ared": [
+        *(("gentle", False), ("wait", False), ("queue_in_bytes", True), ("w_q", 2**-7)),
+        *(("min_th", "20p"), ("max_th", "60p"), ("bottom", 0.01), ("mark_above", True)),
+    ],
     "codel": [("target", "8ms"), ("interval", "150ms"), ("ce_threshold", "1ms")],
     "fq-codel": [("queues", 64), ("quantum", "300B"), ("drop_batch", 16)],
     "pie": [("target", "20ms"), ("by_bytes", True), ("estimator", "linux-departure-rate")],
@@ -47,7 +51,7 @@ def test_what_is_printed_is_read(others: bool) -> None:
     """For every law that the kernel has: the same law, rate and buffer, and the same lines."""
     seen = set()
     for law in registries.laws():
-        params = OTHERS.get(law, []) if others or law == "red" else []
+        params = OTHERS.get(law, []) if others or law in ("red", "ared") else []
         buffers = [{"buffer_pkts": 300}]
         if law == "droptail":
             buffers.append({"buffer_bytes": 450_000})
@@ -179,7 +183,10 @@ def test_a_shaper_counts_as_tc_does() -> None:
         ("qdisc codel 1: dev a root\nqdisc codel 1: dev b root", "several devices, a, b"),
         ("qdisc codel 1: dev a root\nqdisc pie 2: dev a root", "several queues, codel and pie"),
         ("tc qdisc add dev a root netem delay 10ms", "netem is a path and not a queue"),
-        ("tc qdisc add dev a root sfq perturb 10", "sfq: Forebay does not simulate this qdisc"),
+        (
+            "tc qdisc add dev a root sfq perturb 10",
+            "sfq: this qdisc is not simulated; Forebay has pfifo_fast",
+        ),
         ("tc qdisc add dev a root tbf rate 1mbit", "tbf: burst is missing, which tc requires"),
         (
             "tc qdisc add dev a root tbf rate 1mbit burst 4kb",
@@ -213,6 +220,15 @@ def test_a_shaper_counts_as_tc_does() -> None:
         ("tc qdisc add dev eth0 root", "the kind of the qdisc is missing"),
         ("tc qdisc add dev eth0 root handle", "the value of handle is missing"),
         ('[{"kind":"fq_codel","handle":"0:"}]', "this is tc's JSON"),
+        (
+            "qdisc tbf 1: dev a root rate 1Mbit burst 4Kb lat 50ms\n linklayer atm cells 3 mtu 2047",
+            'stab: "cells" is not a word of it; tc has mtu, mpu, overhead, tsize, linklayer',
+        ),
+        (
+            "tc qdisc add dev a root handle 1: netem delay 9ms loss 1%\n"
+            "tc qdisc add dev a parent 1: codel",
+            "netem: loss: Forebay simulates of netem the delay alone",
+        ),
         ("dualpi2 step_thresh 5p", 'dualpi2: step_thresh: "5p" counts packets'),
         (
             "tc qdisc add dev eth0 root stab overhead 4 cake",

@@ -214,13 +214,16 @@ impl Tc {
     /// # Errors
     /// The first that is another.
     pub fn constant(&self, params: &impl Params, keys: &[(&str, Value)]) -> Result<(), ParamError> {
-        let differs = |(key, value): &&(&str, Value)| params.get(key).is_some_and(|it| it != *value);
+        let differs =
+            |(key, value): &&(&str, Value)| params.get(key).is_some_and(|it| it != *value);
         let mut others = keys.iter().filter(differs);
         let Some((key, value)) = others.next() else {
             return Ok(());
         };
         let mut allowed = format!("{value}, which Linux's {} always has", self.qdisc);
-        let others: Vec<String> = others.map(|(key, value)| format!("{key} = {value}")).collect();
+        let others: Vec<String> = others
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
         if !others.is_empty() {
             allowed += &format!(", with {}", others.join(", "));
         }

@@ -289,8 +289,8 @@ def queue(kind: str, words: Sequence[str], site: Site, burst_bytes: int = 0) -> 
     """
     if kind not in _qdiscs():
         known = ", ".join(_qdiscs())
-        reason = _NOT_SIMULATED.get(kind, "Forebay does not simulate this qdisc")
-        raise error(kind, f"{reason}; it has {known}, under tbf, htb or neither")
+        reason = _NOT_SIMULATED.get(kind, "this qdisc is not simulated")
+        raise error(kind, f"{reason}; Forebay has {known}, under tbf, htb or neither")
     if "counts_line" in _qdiscs()[kind] and site.size_table is not None:
         raise error(
             f"{kind}: stab",
@@ -305,7 +305,7 @@ _NOT_SIMULATED = {
     "netem": "netem is a path and not a queue: its delay is the round-trip time of the flows",
     "fq": "fq paces the flows of a host and has no active queue management",
     "prio": "its bands are several queues; give the lines of one of them",
-    "hfsc": "its classes have service curves, which Forebay does not simulate",
+    "hfsc": "its classes have service curves, which are not simulated",
 }
 
 
@@ -360,7 +360,7 @@ class _Reader:
         while rest:
             word = rest.pop(0)
             if word not in known:
-                raise error(self.kind, f'"{word}" is not a word of it; tc has {", ".join(known)}')
+                raise tc_text.unknown(self.kind, word, known)
             entry = known[word]
             if "refused" in entry:
                 raise error(f"{self.kind}: {word}", entry["refused"])

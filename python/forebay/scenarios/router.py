@@ -202,8 +202,8 @@ def ingress(device: str, into: str) -> list[str]:
         f"ip link add name {into} type ifb",
         f"ip link set dev {into} up",
         f"tc qdisc replace dev {device} handle ffff: ingress",
-        f"tc filter replace dev {device} parent ffff: protocol all prio 10 handle 1 matchall "
-        f"action mirred egress redirect dev {into}",
+        f"tc filter replace dev {device} parent ffff: protocol all prio 10 handle 800::800 u32 "
+        f"match u32 0 0 action mirred egress redirect dev {into}",
     ]
 
 

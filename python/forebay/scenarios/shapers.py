@@ -36,6 +36,8 @@ SAME = {
 }
 #: Qdiscs that only hand packets on to those below them.
 HANDS_ON = {"mq", "mqprio"}
+#: Words of netem that only delay packets.
+NETEM = ("limit", "latency", "delay")
 #: The largest packet for which htb makes its buckets, where a line leaves them out.
 HTB_MTU_BYTES = 1600
 #: Packets in the queue that Linux gives a class without one: the device's queue length.
@@ -181,6 +183,9 @@ class _Tree:
             self._htb(qdisc)
         elif qdisc.kind in HANDS_ON:
             self._descend(self._one_of(self._below(qdisc)))
+        elif qdisc.kind == "netem" and self._below(qdisc):
+            self._netem(qdisc)
+            self._descend(self._one_of(self._below(qdisc)))
         else:
             self.result.leaf = qdisc
 
@@ -191,6 +196,18 @@ class _Tree:
             # Its own line leaves the handle out.
             return self._without_parent(others)
         return [other for other in others if other.parent and other.parent[0] == qdisc.id[0]]
+
+    def _netem(self, qdisc: Statement) -> None:
+        """Take a path before the queue: its delay is the flows', and nothing else is simulated."""
+        words = list(qdisc.words)
+        while words and tc_text.completed(words[0], NETEM):
+            del words[: 1 + next((i for i, word in enumerate(words[1:]) if word.isalpha()), 99)]
+        if words:
+            raise error(f"netem: {words[0]}", "Forebay simulates of netem the delay alone")
+        self.result.notes.append(
+            f"netem {' '.join(qdisc.words)}: it delays packets before the queue; the flows' "
+            "round-trip time (--rtt) has its delay."
+        )
 
     def _tbf(self, qdisc: Statement) -> None:
         words = _read_words("tbf", TBF, qdisc.words)
@@ -360,7 +377,7 @@ def _read_words(
     for word in rest:
         full = word if word in known else _abbreviated(word, known)
         if not full:
-            raise error(name, f'"{word}" is not a word of it; tc has {", ".join(known)}')
+            raise tc_text.unknown(name, word, known)
         full = SAME.get(full, full)
         value = "" if full in flags else next(rest, None)
         if value is None:

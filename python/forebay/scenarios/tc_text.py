@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forebay._native import ScenarioError
+from forebay.base.suggestions import hint
 
 #: Objects of tc, in the order in which tc completes an abbreviation.
 OBJECTS = ("qdisc", "class", "filter", "actions", "monitor", "exec", "chain", "help")
@@ -44,6 +45,8 @@ COUNTERS = re.compile(
     r"gc \d|throttled|highprio|allot|overlimit|requeues|avg_dq_rate|old_flows|drop_over|"
     r"maxq\b|\d+ bands|dropped\b|window\b)"
 )
+#: So many words of a qdisc are listed where one of its line is none of them.
+MOST_NAMED = 20
 #: The prompt of a shell: a last character that shells end it with, and a space.
 PROMPT = re.compile(r"^(\[[^\]]*\]|[\w.@:~/\\-]*)[ ]*[#$%>][ ]+")
 #: The program itself, or a variable of a script that names it.
@@ -125,6 +128,13 @@ class Text:
 def error(about: str, reason: str) -> ScenarioError:
     """Return the error about a qdisc or a word of it."""
     return ScenarioError(f"{about}: {reason}" if about else reason)
+
+
+def unknown(about: str, word: str, known: Iterable[str]) -> ScenarioError:
+    """Return the error about a word that a qdisc or class does not have."""
+    names = list(known)
+    named = ", ".join(names) if len(names) <= MOST_NAMED else f"those of tc-{about.split()[0]}(8)"
+    return error(about, f'"{word}" is not a word of it{hint(word, names)}; tc has {named}')
 
 
 def read(text: str, known: Mapping[str, Iterable[str]]) -> Text:
@@ -311,10 +321,12 @@ def _continues(found: list[Statement], line: str, known: Mapping[str, Iterable[s
         return True
     names = set(known.get(last.kind, ()))
     # A value stands behind its word: no two values are in a row.
-    unknown = [word not in names for word in words]
-    rest = words[0] in names and not any(a and b for a, b in itertools.pairwise(unknown))
+    are_values = [word not in names for word in words]
+    rest = words[0] in names and not any(a and b for a, b in itertools.pairwise(are_values))
     if rest:
         found[-1] = replace(last, words=[*last.words, *words])
+    elif last.shown and words[0] in STAB and not COUNTERS.match(line):
+        raise unknown("stab", words[len(_stab(words))], STAB)
     return rest
 
 
