@@ -214,20 +214,22 @@ impl Tc {
     /// # Errors
     /// The first that is another.
     pub fn constant(&self, params: &impl Params, keys: &[(&str, Value)]) -> Result<(), ParamError> {
-        let differs =
-            |(key, value): &&(&str, Value)| params.get(key).is_some_and(|it| it != *value);
-        let mut others = keys.iter().filter(differs);
-        let Some((key, value)) = others.next() else {
+        let other = |(key, value): &(&str, Value)| {
+            let given = params.get(key).filter(|given| given != value)?;
+            Some(((*key).to_owned(), given, value.clone()))
+        };
+        let mut others = keys.iter().filter_map(other);
+        let Some((key, given, value)) = others.next() else {
             return Ok(());
         };
         let mut allowed = format!("{value}, which Linux's {} always has", self.qdisc);
         let others: Vec<String> = others
-            .map(|(key, value)| format!("{key} = {value}"))
+            .map(|(key, _, value)| format!("{key} = {value}"))
             .collect();
         if !others.is_empty() {
             allowed += &format!(", with {}", others.join(", "));
         }
-        Err(ParamError::new(*key, params.get(key).as_ref(), allowed))
+        Err(ParamError::new(key, given, allowed))
     }
 
     /// As [`constant`](Tc::constant), where the constants are the defaults.

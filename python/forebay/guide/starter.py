@@ -67,13 +67,16 @@ class _Link:
         return round(_native.quantity("--rate", self.rate, "rate"))
 
     @property
-    def room(self) -> dict[str, int | None]:
-        """The buffer, in packets or bytes."""
+    def buffer_pkts(self) -> int | None:
+        """The buffer in packets; None for one in bytes."""
         count, unit = _native.number_and_unit(self.buffer) or (0.0, "")
-        return {
-            "buffer_pkts": round(count) if unit == "p" else None,
-            "buffer_bytes": round(count) if unit == "B" else None,
-        }
+        return round(count) if unit == "p" else None
+
+    @property
+    def buffer_bytes(self) -> int | None:
+        """The buffer in bytes; None for one in packets."""
+        count, unit = _native.number_and_unit(self.buffer) or (0.0, "")
+        return round(count) if unit == "B" else None
 
 
 def scenario(
@@ -294,14 +297,20 @@ def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[st
     if law.kind not in registries.laws():
         return []
     params = [(name, value) for name, value in law.table().items() if name != "kind"]
-    site = {"rate_bps": link.rate_bps, "packet_bytes": link.packet_bytes}
+    site = {
+        "rate_bps": link.rate_bps,
+        "packet_bytes": link.packet_bytes,
+        "buffer_pkts": link.buffer_pkts or 1000,
+    }
     if not (needs_gains(law.kind) and not law.params):
         try:
             settings = router.settings(
                 law.kind,
                 params,
-                **site,
-                **link.room,
+                rate_bps=link.rate_bps,
+                packet_bytes=link.packet_bytes,
+                buffer_pkts=link.buffer_pkts,
+                buffer_bytes=link.buffer_bytes,
                 ecn=link.ecn is not False,
                 device=link.device,
                 line=link.line,
@@ -312,7 +321,6 @@ def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[st
         if settings is not None:
             basis = [f"# {settings.basis}."] if settings.basis else []
             return [*settings.tc, *basis]
-    site["buffer_pkts"] = link.room["buffer_pkts"] or 1000
     why = router.reason(law.kind, params, **site)
     if not why:
         why = f"its numbers are designed when it runs; `forebay design {law.kind}` prints the lines"

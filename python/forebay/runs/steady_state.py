@@ -84,10 +84,10 @@ def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
     if not law.target_pkts or law.per_flow or any(change.aqm for change in point.changes):
         return ""
     packet_bytes = max((traffic.packet_bytes for traffic in point.traffic), default=0)
-    room_pkts = link.buffer_pkts
-    if room_pkts is None and packet_bytes:
-        room_pkts = (link.buffer_bytes or 0) / packet_bytes
-    if room_pkts is None or law.target_pkts <= room_pkts:
+    if link.buffer_pkts is None and not packet_bytes:
+        return ""
+    room_pkts = _room_pkts(point, packet_bytes)
+    if law.target_pkts <= room_pkts:
         return ""
     return (
         f"its target is {law.target_pkts:.0f} packets at this rate, and the buffer holds "

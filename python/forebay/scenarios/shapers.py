@@ -336,7 +336,7 @@ class _Tree:
         self, chosen: Id, classes: Mapping[Id, Statement]
     ) -> Iterator[tuple[Id, Statement]]:
         """Yield the classes from the topmost down to a class."""
-        chain = []
+        chain: list[tuple[Id, Statement]] = []
         key: Id | None = chosen
         while key is not None and key in classes and key not in [above for above, _ in chain]:
             chain.append((key, classes[key]))
