@@ -79,7 +79,7 @@ def init(
     try:
         experiment.read(made.text)
     except ScenarioError as error:
-        raise ScenarioError(_of_option(str(error))) from None
+        raise ScenarioError(_of_option(str(error), made.names)) from None
     for note in made.notes:
         print(note, file=sys.stderr)
     if printed:
@@ -114,10 +114,13 @@ OPTIONS = {
 }
 
 
-def _of_option(error: str) -> str:
-    """An error of the scenario, which nobody has seen yet, as one of the option that is wrong."""
+def _of_option(error: str, words: Mapping[str, str]) -> str:
+    """Return an error of the scenario, which nobody has seen yet, as one of the option that is
+    wrong, or of the word of tc."""
     place = re.match(r"scenario:\d+: ([\w.]+): ", error)
     if place is None:
         return error
+    if place[1] in words:
+        return f"--tc: {words[place[1]]}: {error[place.end() :]}"
     law = re.fullmatch(r"law\.\d+\.kind", place[1])
     return f"{'--law' if law else OPTIONS.get(place[1], place[1])}: {error[place.end() :]}"

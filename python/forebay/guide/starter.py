@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,8 @@ class Starter:
 
     text: str
     notes: list[str] = field(default_factory=list)
+    #: What an error calls a key of the scenario that a word of tc has set.
+    names: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ def scenario(
     load = f"flows={flows or usual['flows']},rtt={_spread(times)}"
     chosen = [qdisc.law] if qdisc else [_law(kind, link) for kind in laws or usual["laws"]]
     entries = [{"law": law, "router": _under_law(on_router(law, link, load))} for law in chosen]
-    return Starter(_rendered(name, link, times, flows or usual["flows"], entries, notes), notes)
+    text = _rendered(name, link, times, flows or usual["flows"], entries, notes)
+    return Starter(text, notes, qdiscs.words_of_keys(qdisc.kind) if qdisc else {})
 
 
 def for_line(
@@ -329,7 +333,7 @@ def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[st
     design = f" --design {load}" if needs_gains(law.kind) and not law.params else ""
     return [
         f"# No qdisc: {why}. BPF installs it:",
-        f"sudo forebay attach {link.device} {law.kind} --rate {link.rate}{design}",
+        f"sudo forebay attach {shlex.quote(link.device)} {law.kind} --rate {link.rate}{design}",
     ]
 
 

@@ -661,6 +661,14 @@ class _CakeLine:
         return self.overhead + header_bytes
 
 
+def words_of_keys(kind: str) -> dict[str, str]:
+    """Return the word of tc for each key of a scenario that a line sets."""
+    words = _qdiscs()[kind]["words"].items()
+    law = {f"law.0.{entry['key']}": word for word, entry in words if "key" in entry}
+    of_link = {"rate": "rate", "burst": "burst", "buffer": "limit", "ecn": "ecn"}
+    return law | {f"bottleneck.{key}": word for key, word in of_link.items()}
+
+
 def default_memory_pkts(own_bps: float, site: Site, interval: str = "100ms") -> int:
     """Return the packets that cake has memory for by default (`cake_reconfigure`)."""
     memory_bytes = UNLIMITED_MEMORY_BYTES

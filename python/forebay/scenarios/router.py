@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ def settings(
         If the qdisc does not have a parameter, or not in its range.
     """
     shapes = registries.parameter(law, OWN_RATE) is not None
+    quoted = shlex.quote(device)
     header_bytes = device_header_bytes(device)
     given = {name for name, _ in params}
     if shapes and line is not None and "overhead" not in given:
@@ -149,13 +151,13 @@ def settings(
         for key, wanted, taken in tc_words.rounded
     ]
     if shapes:
-        tc = [f"tc qdisc replace dev {device} root {tc_words.text}{words and ' '}{words}"]
+        tc = [f"tc qdisc replace dev {quoted} root {tc_words.text}{words and ' '}{words}"]
         return Router(tc, _sqm(tc_words, rate_bps, device, shapes=True), rounded)
     counted_bps = shaper_bps(rate_bps, packet_bytes, counted_bytes - packet_bytes)
     tc = [
-        f"tc qdisc replace dev {device} root handle 1: {table and table + ' '}tbf "
+        f"tc qdisc replace dev {quoted} root handle 1: {table and table + ' '}tbf "
         f"rate {counted_bps}bit burst {2 * counted_bytes} latency 1s",
-        f"tc qdisc replace dev {device} parent 1:1 {tc_words.text}",
+        f"tc qdisc replace dev {quoted} parent 1:1 {tc_words.text}",
     ]
     basis = (
         f"tbf counts {counted_bytes} bytes for each packet of {packet_bytes}: {counted_bps}bit "
@@ -198,6 +200,7 @@ def _counted(packet_bytes: int, header_bytes: int, line: Framing | None) -> tupl
 def ingress(device: str, into: str) -> list[str]:
     """Return the commands that lead what a device receives through a device ifb, whose qdisc then
     queues it."""
+    device, into = shlex.quote(device), shlex.quote(into)
     return [
         f"ip link add name {into} type ifb",
         f"ip link set dev {into} up",

@@ -74,6 +74,8 @@ TIME_UNITS = {"": 1e-6} | {
     for prefix, scale in (("u", 1e-6), ("m", 1e-3), ("", 1.0))
     for unit in ("s", "sec", "secs")
 }
+#: Above any rate in bit/s, size in bytes or number of packets of Linux.
+LARGEST = 2.0**67
 NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*)")
 
 #: Major and minor number of a qdisc or class.
@@ -179,8 +181,11 @@ def read(text: str, known: Mapping[str, Iterable[str]]) -> Text:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text, those that end in a backslash joined with the next."""
-    joined = re.sub(r"\\\s*\n", " ", text.replace("\r", ""))
+    """Return the lines of a text, without colours, those that end in a backslash joined with the
+    next."""
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "")
+    plain = "".join(char if char.isprintable() or char == "\n" else " " for char in plain)
+    joined = re.sub(r"\\\s*\n", " ", plain)
     lines = [line.strip().strip("`").strip() for line in joined.split("\n")]
     return [line for line in lines if line]
 
@@ -420,6 +425,8 @@ def _quantity(about: str, text: str, units: Mapping[str, float], example: str) -
     value = float(parts[1]) * units[parts[2]]
     if value < 0:
         raise error(about, f'"{text}" is negative, which tc refuses')
+    if value > LARGEST:
+        raise error(about, f'"{text}" is out of range')
     return value
 
 
