@@ -221,13 +221,19 @@ def test_a_shaper_counts_as_tc_does() -> None:
         ("tc qdisc add dev eth0 root handle", "the value of handle is missing"),
         ('[{"kind":"fq_codel","handle":"0:"}]', "this is tc's JSON"),
         (
-            "qdisc tbf 1: dev a root rate 1Mbit burst 4Kb lat 50ms\n linklayer atm cells 3 mtu 2047",
+            "qdisc tbf 1: dev a root rate 1Mbit burst 4Kb lat 50ms\n linklayer atm cells 3 mtu 99",
             'stab: "cells" is not a word of it; tc has mtu, mpu, overhead, tsize, linklayer',
         ),
         (
             "tc qdisc add dev a root handle 1: netem delay 9ms loss 1%\n"
             "tc qdisc add dev a parent 1: codel",
             "netem: loss: Forebay simulates of netem the delay alone",
+        ),
+        (
+            "tc qdisc add dev a root handle 1: tbf rate 1mbit burst 4kb latency 50ms\n"
+            "tc qdisc add dev a parent 1:1 handle 1: tbf rate 1mbit burst 4kb latency 50ms\n"
+            "tc qdisc add dev a parent 1:2 handle 1: tbf rate 1mbit burst 4kb latency 50ms",
+            "tbf: the lines put it below itself",
         ),
         ("dualpi2 step_thresh 5p", 'dualpi2: step_thresh: "5p" counts packets'),
         (
@@ -414,6 +420,9 @@ PASTED = [
     "~ # /sbin/tc qdisc add dev eth0 root cake bandwidth 10mbit",
     "# tc qdisc add dev eth0 root cake bandwidth 10mbit",
     "> doas tc qdisc add dev eth0 root cake bandwidth 10mbit",
+    "(venv) root@x:/tmp# /usr/libexec/tc-full qdisc add dev eth0 root cake bandwidth 10mbit",
+    "+ tc qdisc add dev eth0 root cake bandwidth 10mbit",
+    "\x1b[1mtc\x1b[0m qdisc add\xa0dev eth0 root cake bandwidth 10mbit",
     "ip netns exec router tc qdisc add dev eth0 root cake bandwidth 10mbit",
     "sudo ip netns exec router tc qdisc add dev eth0 root cake bandwidth 10mbit",
     "nsenter -t 4711 -n tc qdisc add dev eth0 root cake bandwidth 10mbit",

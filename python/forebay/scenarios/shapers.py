@@ -135,6 +135,7 @@ class _Tree:
         }
         self.packet_bytes, self.header_bytes = packet_bytes, header_bytes
         self.result = Place(Statement(False, "", []))
+        self.passed: list[Statement] = []
 
     @property
     def length(self) -> int:
@@ -176,6 +177,9 @@ class _Tree:
 
     def _descend(self, qdisc: Statement) -> None:
         """Take the shapers from a qdisc downwards, and the queue at the end."""
+        if any(qdisc is above for above in self.passed):
+            raise error(qdisc.kind, "the lines put it below itself; handles must differ")
+        self.passed.append(qdisc)
         self.result.table = framing.size_table(qdisc.stab) or self.result.table
         if qdisc.kind == "tbf":
             self._tbf(qdisc)
@@ -205,8 +209,8 @@ class _Tree:
         if words:
             raise error(f"netem: {words[0]}", "Forebay simulates of netem the delay alone")
         self.result.notes.append(
-            f"netem {' '.join(qdisc.words)}: it delays packets before the queue; the flows' "
-            "round-trip time (--rtt) has its delay."
+            f"netem {' '.join(qdisc.words)}: it delays packets before the queue; the "
+            "round-trip time of the flows is to have its delay."
         )
 
     def _tbf(self, qdisc: Statement) -> None:
@@ -237,7 +241,7 @@ class _Tree:
                 "the kernel refuses it",
             )
         self.result.notes.append(
-            f"tbf: after a pause a burst leaves at once in the simulation, and not at the peak "
+            "tbf: after a pause a burst leaves at once in the simulation, and not at the peak "
             f"rate of {words['peakrate']}."
         )
 

@@ -50,7 +50,7 @@ MOST_NAMED = 20
 #: The prompt of a shell: a last character that shells end it with, and a space.
 PROMPT = re.compile(r"^(\[[^\]]*\]|[\w.@:~/\\-]*)[ ]*[#$%>][ ]+")
 #: The program itself, or a variable of a script that names it.
-TC = re.compile(r"(\S*/)?tc|\$\{?TC\}?", re.IGNORECASE)
+TC = re.compile(r"(\S*/)?tc(-full|-tiny|-bpf)?|\$\{?TC\}?", re.IGNORECASE)
 #: A handle or a class as `show` prints it: 8001:, 1:10, 0:[00000000].
 HANDLE = re.compile(r"[0-9a-f]*:[0-9a-f]*(\[[0-9a-f]+\])?")
 
