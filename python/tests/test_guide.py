@@ -38,7 +38,7 @@ def test_a_starter_has_the_link_that_was_asked_for(cli: Cli) -> None:
 
 def test_a_commented_key_has_its_default() -> None:
     """Taking the # away changes nothing."""
-    text = starter.scenario("x.toml")
+    text = starter.scenario("x.toml").text
     keys = [line for line in text.splitlines() if line.startswith(("# sample =", "# ecn ="))]
     assert '# sample = "10ms"' in keys
     assert "# ecn = true" in keys
@@ -114,7 +114,7 @@ def test_an_unknown_name_gets_near_ones(cli: Cli) -> None:
 
 def test_the_example_of_a_parameter_is_taken() -> None:
     """`--set` with the default of a parameter changes nothing, and is no error."""
-    text = starter.scenario("x.toml", buffer="2000p", laws=["droptail"])
+    text = starter.scenario("x.toml", buffer="2000p", laws=["droptail"]).text
     tried = 0
     for entry in explain.entries():
         law, _, setting = entry.example.partition(" --law ")[2].partition(" --set ")

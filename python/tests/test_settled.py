@@ -166,3 +166,34 @@ def test_flows_of_l4s_alone_miss_no_set_point(tmp_path: Path) -> None:
     classic = COUPLED.replace('tcp = "prague", ecn = "l4s"', 'tcp = "reno"')
     few = classic.replace("flows = 4", "flows = 1").replace("300p", "40p")
     assert "missed" in kinds(forebay.run(few, seeds=1, sets=["law.dualpi2.target=37p"]))
+
+
+SHORT_BUFFER = """
+[[traffic]]
+kind   = "ftp"
+flows  = 4
+packet = "1500B"
+rtt    = "40ms"
+
+[[law]]
+kind   = "{}"
+{}
+"""
+
+
+@pytest.mark.parametrize("law", ["codel", "pie", "pi2", "dualpi2", "cobalt"])
+def test_a_buffer_shorter_than_the_target_is_a_warning(law: str) -> None:
+    """Linux accepts such a qdisc: 50 ms are 83 packets at 20 Mbit/s, and the buffer has 10."""
+    text = SHORT_BUFFER.format(law, 'target = "50ms"')
+    short = forebay.run(one_bottleneck(("2s", "4s"), "20Mbit/s", "10p", text))
+    beyond = [text for text, _ in descriptions.warnings(short) if "its target is" in text]
+    assert beyond == [
+        f"{law}: its target is 83 packets at this rate, and the buffer holds 10: the queue never "
+        "reaches the target, and the buffer alone limits it; take a longer buffer or a smaller "
+        "target."
+    ]
+    # A buffer in bytes counts as the packets that it holds.
+    in_bytes = forebay.run(one_bottleneck(("2s", "4s"), "20Mbit/s", "15kB", text))
+    assert "beyond" in kinds(in_bytes)
+    long = forebay.run(one_bottleneck(("2s", "4s"), "20Mbit/s", "100p", text))
+    assert "beyond" not in kinds(long)

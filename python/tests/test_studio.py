@@ -602,7 +602,7 @@ def test_it_fits_and_axe_finds_nothing_serious(
 
 
 def test_a_file_with_designed_gains_and_ranges_opens(tmp_path: Path) -> None:
-    text = starter.scenario("x.toml").replace("# [sweep]", "[sweep]")
+    text = starter.scenario("x.toml").text.replace("# [sweep]", "[sweep]")
     file = tmp_path / "x.toml"
     file.write_text(
         text.replace('# "traffic.ftp.flows" = [5, 20, 80]', '"traffic.ftp.flows" = "5..80 log 3"')

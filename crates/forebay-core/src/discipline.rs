@@ -216,6 +216,11 @@ pub trait DisciplineParams: Params + 'static {
         false
     }
 
+    /// The most packets that its own parameters let it hold; `None` for those of the link's buffer.
+    fn own_limit(&self) -> Option<u32> {
+        None
+    }
+
     /// An empty queue, idle since the start.
     ///
     /// # Errors
@@ -247,6 +252,7 @@ pub struct DisciplineSpec {
     pub params: &'static [ParamSpec],
     resolve: fn(&ParamValues) -> Resolved,
     per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
+    own_limit: fn(&ParamValues) -> Result<Option<u32>, ParamError>,
     tc: fn(&ParamValues, &mut Tc, &TcSite) -> Result<(), ParamError>,
 }
 
@@ -263,6 +269,7 @@ impl DisciplineSpec {
                 Ok(D::SPECS.iter().filter_map(value).collect())
             },
             per_flow: |given| Ok(D::read(given)?.per_flow()),
+            own_limit: |given| Ok(D::read(given)?.own_limit()),
             tc: |given, tc, site| D::read(given)?.tc(tc, site),
         }
     }
@@ -281,6 +288,16 @@ impl DisciplineSpec {
     /// A parameter that is unknown or out of range.
     pub fn per_flow(&self, given: &ParamValues) -> Result<bool, ParamError> {
         (self.per_flow)(given)
+    }
+
+    /// The queue of these parameters at `site`: with a limit of its own in place of the link's
+    /// buffer, if it has one.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn site(&self, given: &ParamValues, site: &QueueSite) -> Result<QueueSite, ParamError> {
+        let buffer = (self.own_limit)(given)?.map_or(site.buffer, Buffer::Packets);
+        Ok(QueueSite { buffer, ..*site })
     }
 
     /// As [`DisciplineParams::tc`], with `given` on top of the defaults.

@@ -209,6 +209,10 @@ impl QueueChoice {
         given: &ParamValues,
         site: &TcSite,
     ) -> Result<Option<Tc>, ParamError> {
+        let site = &TcSite {
+            queue: self.spec.site(&self.given, &site.queue)?,
+            ..*site
+        };
         let Some(mut tc) = law.read(given)?.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
@@ -231,6 +235,7 @@ impl QueueChoice {
                 .fifo(site, laws)
                 .map(Queue::Fifo);
         }
+        let site = &self.spec.site(&self.given, site)?;
         build(self.spec.kind, &self.given, site, laws).map(Queue::Other)
     }
 }

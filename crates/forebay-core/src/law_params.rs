@@ -195,6 +195,9 @@ fn rounded(value: Value) -> Value {
 
 /// Refuses a set-point that the buffer cannot hold.
 ///
+/// The laws that are qdiscs of Linux do not call it: Linux accepts a buffer shorter than their target,
+/// and the result of the run warns of it.
+///
 /// # Errors
 /// Where it exceeds the buffer; `key` is blamed.
 pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {

@@ -16,6 +16,9 @@ pub struct TcSite {
     /// What tc counts of a packet besides its size in the queue: 14 bytes on an Ethernet device,
     /// for IP packets.
     pub header: Bytes,
+    /// The part of the device's header that the queue's packets have themselves: 14 bytes where
+    /// they are Ethernet frames, none where they are IP packets.
+    pub in_packet: Bytes,
     /// Whether a shaper leaves the packet that it sends in the qdisc, as tbf does; our queues do
     /// not hold it.
     pub held: bool,
@@ -137,14 +140,20 @@ impl Tc {
     pub fn limit_bytes(&mut self, site: &TcSite) {
         let unit = site.packet_bytes();
         let bytes = match site.queue.buffer {
-            Buffer::Bytes(bytes) => bytes,
+            Buffer::Bytes(bytes) => {
+                // The qdisc counts the header of each packet, the queue does not.
+                let counted = u128::from(bytes) * u128::from(unit);
+                let counted = counted / u128::from(site.queue.packet.0.max(1));
+                u64::try_from(counted).unwrap_or(u64::MAX)
+            }
             Buffer::Packets(packets) => {
                 let bytes = u64::from(packets) * unit;
                 self.round("buffer", format!("{packets}p"), Bytes(bytes));
                 bytes
             }
         };
-        self.pair("limit", bytes + u64::from(site.held_packets()) * unit);
+        let held = u64::from(site.held_packets()) * unit;
+        self.pair("limit", bytes.saturating_add(held));
     }
 
     /// Raises a bound on memory that would come before the buffer is full.
@@ -205,14 +214,22 @@ impl Tc {
     /// # Errors
     /// The first that is another.
     pub fn constant(&self, params: &impl Params, keys: &[(&str, Value)]) -> Result<(), ParamError> {
-        for (key, value) in keys {
-            let Some(found) = params.get(key).filter(|found| found != value) else {
-                continue;
-            };
-            let allowed = format!("{value}, which Linux's {} always has", self.qdisc);
-            return Err(ParamError::new(*key, found, allowed));
+        let other = |(key, value): &(&str, Value)| {
+            let given = params.get(key).filter(|given| given != value)?;
+            Some(((*key).to_owned(), given, value.clone()))
+        };
+        let mut others = keys.iter().filter_map(other);
+        let Some((key, given, value)) = others.next() else {
+            return Ok(());
+        };
+        let mut allowed = format!("{value}, which Linux's {} always has", self.qdisc);
+        let others: Vec<String> = others
+            .map(|(key, _, value)| format!("{key} = {value}"))
+            .collect();
+        if !others.is_empty() {
+            allowed += &format!(", with {}", others.join(", "));
         }
-        Ok(())
+        Err(ParamError::new(key, given, allowed))
     }
 
     /// As [`constant`](Tc::constant), where the constants are the defaults.

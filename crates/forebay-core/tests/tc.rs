@@ -16,6 +16,7 @@ fn site() -> TcSite {
             ecn: true,
         },
         header: Bytes(0),
+        in_packet: Bytes(14),
         held: false,
     }
 }
@@ -100,6 +101,7 @@ fn a_law_without_a_qdisc_has_no_words() {
         [
             &"droptail",
             &"red",
+            &"ared",
             &"codel",
             &"fq-codel",
             &"pie",
@@ -145,6 +147,42 @@ fn red_is_that_of_the_kernel_or_none() {
     }
     let slow = [&classic[..5], &[("w_q", Value::Number(1e-5))]].concat();
     assert_eq!(refused("red", &slow, &site()), "w_q");
+}
+
+#[test]
+fn adaptive_red_is_that_of_the_kernel_or_none() {
+    let classic = [
+        ("gentle", Value::Flag(false)),
+        ("wait", Value::Flag(false)),
+        ("queue_in_bytes", Value::Flag(true)),
+        ("min_th", text("30p")),
+        ("max_th", text("90p")),
+        ("w_q", Value::Number(1.0 / 128.0)),
+        ("bottom", Value::Number(0.01)),
+    ];
+    let plain = line("red", &classic[..6], &site());
+    assert_eq!(line("ared", &classic, &site()), format!("{plain} adaptive"));
+    // At 15 Mbit/s the law's own bottom is lower than the kernel's.
+    assert_eq!(refused("ared", &classic[..6], &site()), "bottom");
+    let other = [&classic[..], &[("beta", Value::Number(0.8))]].concat();
+    assert_eq!(refused("ared", &other, &site()), "beta");
+}
+
+#[test]
+fn every_constant_that_differs_is_named() {
+    let error = words("red", &[], &site()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gentle: found true, allowed: false, which Linux's red always has, with wait = false, \
+         queue_in_bytes = true"
+    );
+}
+
+#[test]
+fn a_queue_with_a_limit_of_its_own_leaves_the_links_buffer() {
+    let limit = [("limit", text("10240p"))];
+    assert!(line("fq-codel", &limit, &site()).starts_with("fq_codel limit 10240 "));
+    assert!(line("cake", &limit, &site()).ends_with(" memlimit 23592960"));
 }
 
 #[test]
@@ -210,6 +248,7 @@ fn the_packet_that_tbf_holds_and_the_header_are_counted() {
     let held = TcSite {
         held: true,
         header: Bytes(14),
+        in_packet: Bytes(0),
         ..site()
     };
     assert_eq!(line("droptail", &[], &held), "pfifo limit 1001");
@@ -220,7 +259,7 @@ fn the_packet_that_tbf_holds_and_the_header_are_counted() {
         },
         ..held
     };
-    assert_eq!(line("droptail", &[], &bytes), "bfifo limit 151514");
+    assert_eq!(line("droptail", &[], &bytes), "bfifo limit 152914");
     let departure = [("estimator", text("linux-departure-rate"))];
     assert!(line("pie", &departure, &held).contains("target 15800us "));
     let dsl = [("overhead", text("22B")), ("framing", text("atm"))];

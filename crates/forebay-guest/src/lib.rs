@@ -65,6 +65,7 @@ pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -
             queue: scenario.queue_site(bottleneck),
             // A packet has the scenario's size with the header of its device.
             header: Bytes(0),
+            in_packet: Bytes(14),
             held,
         };
         law.tc(&site).ok().flatten()

@@ -68,6 +68,7 @@ pub fn tc_words(
             ecn,
         },
         header: Bytes(header_bytes),
+        in_packet: Bytes(0),
         held,
     };
     let tc = choice.tc(&site).map_err(refused)?;

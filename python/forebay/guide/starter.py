@@ -2,26 +2,84 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import textwrap
 import tomllib
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import resources
+from typing import Any
 
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities, registries
+from forebay.guide import home_line
+from forebay.guide.home_line import HomeLine
 from forebay.pages.templates import template
-from forebay.scenarios import qdiscs, router
+from forebay.scenarios import qdiscs, router, tc_text
 from forebay.scenarios.builder import Law
+from forebay.scenarios.framing import Framing
+from forebay.scenarios.qdiscs import Qdisc
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")
-#: Of the downloads.
+#: The largest IP packet of Ethernet, as the downloads send it.
 PACKET_BYTES = 1500
 #: Columns of the file.
 WIDTH = 100
+#: Round-trip times that a range is cut into, for flows to take in turn.
+TIMES_OF_RANGE = 5
+#: Links from this rate on get hosts whose own links are so many times faster; and at most this.
+FAST_BPS, FASTER, FASTEST_BPS = 50_000_000, 10, 10**12
+#: Linux's own limit of queues by flow (`fq_codel_init`, `fq_pie_init`).
+FLOW_QUEUES_LIMIT = "10240p"
+#: The parameter of such queues that holds it.
+LIMIT = "limit"
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A scenario, and what its reader must know of how it was made."""
+
+    text: str
+    notes: list[str] = field(default_factory=list)
+    #: What an error calls a key of the scenario that a word of tc has set.
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """The link under test, as the file has it."""
+
+    rate: str
+    buffer: str
+    packet_bytes: int = PACKET_BYTES
+    ecn: bool | None = None
+    burst: str | None = None
+    device: str = router.DEVICE
+    #: What the line adds to a packet; None for the device's header alone.
+    line: Framing | None = None
+    #: True if the user, or a line of tc, gives the buffer.
+    is_buffer_given: bool = False
+
+    @property
+    def rate_bps(self) -> int:
+        return round(_native.quantity("--rate", self.rate, "rate"))
+
+    @property
+    def buffer_pkts(self) -> int | None:
+        """The buffer in packets; None for one in bytes."""
+        count, unit = _native.number_and_unit(self.buffer) or (0.0, "")
+        return round(count) if unit == "p" else None
+
+    @property
+    def buffer_bytes(self) -> int | None:
+        """The buffer in bytes; None for one in packets."""
+        count, unit = _native.number_and_unit(self.buffer) or (0.0, "")
+        return round(count) if unit == "B" else None
 
 
 def scenario(
@@ -32,85 +90,345 @@ def scenario(
     buffer: str | None = None,
     laws: Sequence[str] | None = None,
     tc: str | None = None,
-) -> str:
-    """The text of a scenario; what is not given is that of `starter.toml`.
+) -> Starter:
+    """Return a scenario; what is not given is that of `starter.toml`.
 
-    name: of the file, for its first line.
-    rate, rtts, buffer: texts with units, as a scenario has them; `rtts` are propagation both ways,
-        which the flows take in turn; without `buffer` it is a bandwidth-delay product of the
-        longest of them.
-    laws: kinds of `forebay laws`.
-    tc: lines of tc(8), which say the law, its buffer and, where they have a shaper, the rate.
+    Parameters
+    ----------
+    name : str
+        Name of the file, for its first line.
+    rate, buffer : str, optional
+        Texts with units, as a scenario has them. Without `buffer` it is a bandwidth-delay product
+        of the longest round trip.
+    rtts : list of str, optional
+        Propagation both ways, which the flows take in turn: values, ranges such as "10ms..100ms",
+        or several of these with commas between them.
+    laws : list of str, optional
+        Kinds of `forebay laws`.
+    tc : str, optional
+        Lines of tc(8), which give the law, its buffer and, where they have a shaper, the rate.
 
-    Raises `ScenarioError` for a quantity that is none, and for what the lines leave no room for.
+    Raises
+    ------
+    ScenarioError
+        If a quantity is none, or if an option says what the lines of tc say.
     """
-    usual = tomllib.loads(resources.files("forebay.guide").joinpath("starter.toml").read_text())
-    qdisc = None
-    if tc is not None:
-        qdisc = qdiscs.read(tc, PACKET_BYTES)
-        said = {"--rate": qdisc.rate_bps and rate, "--buffer": buffer, "--law": laws}
-        for option, given in said.items():
-            if given:
-                raise ScenarioError(f"{option}: found beside --tc, allowed: nothing; tc says it")
-        rate = quantities.rate(qdisc.rate_bps) if qdisc.rate_bps else rate
-        buffer = qdisc.buffer
-    rate, rtts = rate or usual["rate"], rtts or usual["rtt"]
-    buffer = buffer or _product(rate, rtts)
-    chosen = [qdisc.law] if qdisc else [Law(kind) for kind in laws or usual["laws"]]
-    text = template("starter.toml.j2").render(
-        name=name,
+    usual = _usual()
+    rate, times = _tc_rate("--rate", rate), round_trips(rtts) or usual["rtt"]
+    qdisc = _qdisc(tc, rate, buffer, laws) if tc is not None else None
+    notes = [*qdisc.notes, *_idle_words(qdisc)] if qdisc else []
+    if qdisc is not None and qdisc.rate_bps:
+        rate = quantities.rate(qdisc.rate_bps)
+    elif qdisc is not None and rate is None:
+        notes.append(f"The lines give no rate; the scenario has {usual['rate']} (--rate sets it).")
+    rate = rate or usual["rate"]
+    link = _Link(
         rate=rate,
-        rtts=rtts,
-        flows=flows or usual["flows"],
-        buffer=buffer,
-        burst=quantities.size(qdisc.burst_bytes) if qdisc and qdisc.burst_bytes else None,
+        buffer=qdisc.buffer if qdisc else buffer or _product(rate, times),
         ecn=qdisc.ecn if qdisc else None,
-        on_router=partial(_on_router, rate, buffer, ecn=qdisc.ecn if qdisc else True),
-        laws=chosen,
-        key=_key,
-        needs_gains=lambda law: _needs_gains(law.kind) and not law.params,
-        toml=quantities.toml,
+        burst=quantities.size(qdisc.burst_bytes) if qdisc and qdisc.burst_bytes else None,
+        device=(qdisc.device if qdisc else "") or router.DEVICE,
+        line=qdisc.framing if qdisc else None,
+        is_buffer_given=qdisc is not None or buffer is not None,
     )
-    return text + "\n"
+    load = f"flows={flows or usual['flows']},rtt={_spread(times)}"
+    chosen = [qdisc.law] if qdisc else [_law(kind, link) for kind in laws or usual["laws"]]
+    entries = [{"law": law, "router": _under_law(on_router(law, link, load))} for law in chosen]
+    text = _rendered(name, link, times, flows or usual["flows"], entries, notes)
+    return Starter(text, notes, qdiscs.words_of_keys(qdisc.kind) if qdisc else {})
+
+
+def for_line(
+    name: str,
+    kind: str,
+    down: str | None,
+    up: str | None,
+    *,
+    direction: str = home_line.DOWN,
+    device: str | None = None,
+    rtts: Sequence[str] | None = None,
+    flows: int | None = None,
+    buffer: str | None = None,
+    laws: Sequence[str] | None = None,
+) -> Starter:
+    """Return a scenario of a home line with both directions, one of them under test.
+
+    Parameters
+    ----------
+    kind : str
+        A line of `lines.toml`, such as "vdsl2-pppoe".
+    down, up : str
+        Rates of the line towards the home and from it, its framing included.
+    direction : str
+        The direction under test, "down" or "up".
+    device : str, optional
+        The router's device towards the line.
+
+    Raises
+    ------
+    ScenarioError
+        If the line is not known, or if a rate is missing or none.
+    """
+    usual = _usual()
+    times = round_trips(rtts) or usual["rtt"]
+    line = home_line.home_line(
+        kind, _tc_rate("--down", down), _tc_rate("--up", up), direction, device
+    )
+    rate = quantities.rate(line.packets_bps(direction))
+    link = _Link(
+        rate=rate,
+        buffer=buffer or _product(rate, times),
+        packet_bytes=line.packet_bytes,
+        device=line.device,
+        line=line.framing,
+        is_buffer_given=buffer is not None,
+    )
+    laws = laws or usual["line_laws"]
+    chosen = [home_line.with_line(_law(entry, link), line, direction) for entry in laws]
+    entries = [{"law": law, "router": _both_ways(law, link, line, times)} for law in chosen]
+    other = home_line.other(direction)
+    rate = quantities.rate(line.packets_bps(other))
+    there = replace(link, rate=rate, buffer=buffer or _product(rate, times))
+    reverse = {
+        "name": other,
+        "rate": rate,
+        "buffer": there.buffer,
+        "law": _inline(home_line.with_line(_law(laws[0], there), line, other)),
+        "flows": usual["line_uploads"],
+    }
+    notes = line.notes()
+    text = _rendered(name, link, times, flows or usual["flows"], entries, notes, direction, reverse)
+    return Starter(text, notes)
+
+
+def _inline(law: Law) -> str:
+    """Return a law as a table on one line."""
+    # What JSON writes of texts, numbers and flags is TOML.
+    pairs = [f"{key} = {json.dumps(value)}" for key, value in law.table().items()]
+    return f"{{ {', '.join(pairs)} }}" if law.params else json.dumps(law.kind)
+
+
+def _usual() -> dict[str, Any]:
+    return tomllib.loads(resources.files("forebay.guide").joinpath("starter.toml").read_text())
+
+
+def _qdisc(tc: str, rate: str | None, buffer: str | None, laws: Sequence[str] | None) -> Qdisc:
+    """Return what lines of tc have; options that say the same are refused."""
+    try:
+        qdisc = qdiscs.read(tc, PACKET_BYTES)
+    except ScenarioError as error:
+        raise ScenarioError(f"--tc: {error}") from None
+    said = {
+        "--rate": (qdisc.rate_bps and rate, f"rate, {quantities.rate(qdisc.rate_bps or 0)}"),
+        "--buffer": (buffer, f"buffer, {qdisc.buffer}"),
+        "--law": (laws, f"law, {qdisc.law.kind}"),
+    }
+    for option, (given, what) in said.items():
+        if given:
+            raise ScenarioError(
+                f"{option}: the lines of --tc already give the {what}; leave it out"
+            )
+    return qdisc
+
+
+def _idle_words(qdisc: Qdisc) -> list[str]:
+    """Return the sentence about words that do not change the simulation."""
+    words = dict.fromkeys(qdisc.without_effect)
+    return [f"These words do not change the simulation: {', '.join(words)}."] if words else []
+
+
+def _tc_rate(option: str, text: str | None) -> str | None:
+    """Return a rate with the unit of a scenario, also one that tc writes, such as 20mbit."""
+    if text is None or not re.fullmatch(r"[\d.]+([kmgt]i?)?bit", text.lower()):
+        return text
+    return quantities.rate(round(tc_text.rate_bps(option, text)))
+
+
+def round_trips(texts: Sequence[str] | None) -> list[str]:
+    """Return the round-trip times that flows take in turn, from values and ranges of them.
+
+    A range is cut into five times that are evenly apart.
+    """
+    times: list[str] = []
+    for text in (part.strip() for given in texts or () for part in given.split(",")):
+        low, high = quantities.range_ends("--rtt", text)
+        ends = [_native.quantity("--rtt", end, "time") for end in (low, high)]
+        if low == high:
+            times.append(text)
+            continue
+        if ends[0] > ends[1]:
+            raise ScenarioError(f'--rtt: "{text}" begins with its longer end; write {high}..{low}')
+        step_s = (ends[1] - ends[0]) / (TIMES_OF_RANGE - 1)
+        times += [quantities.time(ends[0] + i * step_s) for i in range(TIMES_OF_RANGE)]
+    return times
 
 
 def _product(rate: str, rtts: Sequence[str]) -> str:
-    """The bandwidth-delay product of the longest round trip, in packets of 1500 bytes."""
+    """Return the bandwidth-delay product of the longest round trip, in packets of 1500 bytes."""
     rate_bps = _native.quantity("--rate", rate, "rate")
     rtt_s = max(_native.quantity("--rtt", rtt, "time") for rtt in rtts)
     return f"{max(20, round(rate_bps * rtt_s / (8 * PACKET_BYTES)))}p"
 
 
-def _on_router(rate: str, buffer: str, law: Law, *, ecn: bool) -> list[str]:
-    """Commands that make the law on a router; none where Linux has no qdisc of that, and where the
-    file asks for other numbers."""
-    if law.kind not in registries.laws() or (_needs_gains(law.kind) and not law.params):
+def _law(kind: str, link: _Link) -> Law:
+    """Return a law; one that has a queue for each flow has Linux's own limit, where the user gives
+    no buffer."""
+    limit = registries.parameter(kind, LIMIT)
+    if limit is None or link.is_buffer_given:
+        return Law(kind)
+    own = registries.parameter(kind, router.OWN_RATE) is not None
+    return Law(kind, [(LIMIT, _memory(link) if own else FLOW_QUEUES_LIMIT)])
+
+
+def _memory(link: _Link) -> str:
+    """Return the packets that cake holds by default at a link's rate."""
+    line = link.line or Framing()
+    gross_bps = link.rate_bps * line.wire_bytes(link.packet_bytes) / link.packet_bytes
+    return quantities.packets(qdiscs.default_memory_pkts(gross_bps, qdiscs.Site(link.packet_bytes)))
+
+
+def _spread(rtts: Sequence[str]) -> str:
+    """Return the range of round-trip times, as a design takes it."""
+    ends = sorted(rtts, key=lambda text: _native.quantity("--rtt", text, "time"))
+    return ends[0] if ends[0] == ends[-1] else f"{ends[0]}..{ends[-1]}"
+
+
+def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[str]:
+    """Return the commands that make a law on a router, or the reason why there are none.
+
+    `load` are the flows and round-trip times that `attach` designs a law for.
+    """
+    if law.kind not in registries.laws():
         return []
-    count, unit = _native.number_and_unit(buffer) or (0.0, "")
-    found = router.settings(
-        law.kind,
-        [(name, value) for name, value in law.table().items() if name != "kind"],
-        rate_bps=round(_native.quantity("--rate", rate, "rate")),
-        packet_bytes=PACKET_BYTES,
-        buffer_pkts=round(count) if unit == "p" else None,
-        buffer_bytes=round(count) if unit == "B" else None,
-        ecn=ecn,
+    params = [(name, value) for name, value in law.table().items() if name != "kind"]
+    site = {
+        "rate_bps": link.rate_bps,
+        "packet_bytes": link.packet_bytes,
+        "buffer_pkts": link.buffer_pkts or 1000,
+    }
+    if not (needs_gains(law.kind) and not law.params):
+        try:
+            settings = router.settings(
+                law.kind,
+                params,
+                rate_bps=link.rate_bps,
+                packet_bytes=link.packet_bytes,
+                buffer_pkts=link.buffer_pkts,
+                buffer_bytes=link.buffer_bytes,
+                ecn=link.ecn is not False,
+                device=link.device,
+                line=link.line,
+                words=words,
+            )
+        except ScenarioError as error:
+            return [f"# None: {error}."]
+        if settings is not None:
+            basis = [f"# {settings.basis}."] if settings.basis else []
+            return [*settings.tc, *basis]
+    why = router.reason(law.kind, params, **site)
+    if not why:
+        why = f"its numbers are designed when it runs; `forebay design {law.kind}` prints the lines"
+    if not (load and router.is_attachable(law.kind, **site)):
+        return [f"# None: {why}."]
+    design = f" --design {load}" if needs_gains(law.kind) and not law.params else ""
+    return [
+        f"# No qdisc: {why}. BPF installs it:",
+        f"sudo forebay attach {shlex.quote(link.device)} {law.kind} --rate {link.rate}{design}",
+    ]
+
+
+def _under_law(lines: Sequence[str]) -> list[str]:
+    """Return the comment below a law: commands as they are, sentences wrapped."""
+    return ["# On a router with Linux:", *_commented(lines)] if lines else []
+
+
+def _commented(lines: Sequence[str]) -> list[str]:
+    """Return lines as comments: commands whole, sentences (which begin with #) wrapped."""
+    comments: list[str] = []
+    for line in lines:
+        if line.startswith("# "):
+            comments += [f"#   # {part}" for part in textwrap.wrap(line[2:], WIDTH - 8)]
+        else:
+            comments.append(f"#   {line}")
+    return comments
+
+
+def _both_ways(law: Law, link: _Link, line: HomeLine, rtts: Sequence[str]) -> list[str]:
+    """Return the comment with the commands for both directions of a line."""
+    comments = []
+    for direction in (home_line.UP, home_line.DOWN):
+        down = direction == home_line.DOWN
+        into = router.ifb_of(line.device)
+        rate = quantities.rate(line.packets_bps(direction))
+        there = _Link(
+            rate=rate,
+            buffer=link.buffer if link.is_buffer_given else _product(rate, rtts),
+            packet_bytes=link.packet_bytes,
+            device=into if down else line.device,
+            line=link.line,
+            is_buffer_given=link.is_buffer_given,
+        )
+        own = home_line.with_line(_law(law.kind, there), line, direction)
+        lines = on_router(own, there, words=home_line.words(direction))
+        what = f"What comes in, through {into}" if down else "What leaves"
+        rates = f"{line.rate(direction)} of the line, {rate} of IP packets"
+        comments.append(f"# {what} ({rates}):")
+        has_commands = any(not command.startswith("#") for command in lines)
+        before = router.ingress(line.device, into) if down and has_commands else []
+        comments += _commented([*before, *lines])
+    return comments
+
+
+def _rendered(
+    name: str,
+    link: _Link,
+    rtts: Sequence[str],
+    flows: int,
+    entries: Sequence[Mapping[str, Any]],
+    notes: Sequence[str],
+    direction: str = "",
+    reverse: Mapping[str, Any] | None = None,
+) -> str:
+    text = template("starter.toml.j2").render(
+        name=name,
+        link=link,
+        packet=quantities.size(link.packet_bytes),
+        access=_access(link),
+        rtts=rtts,
+        flows=flows,
+        entries=entries,
+        notes=[part for note in notes for part in textwrap.wrap(note, WIDTH - 4)],
+        direction=direction,
+        reverse=reverse,
+        key=_key,
+        needs_gains=lambda law: needs_gains(law.kind) and not law.params,
+        toml=quantities.toml,
     )
-    return found.tc if found is not None else []
+    return text + "\n"
 
 
-def _needs_gains(name: str) -> bool:
+def _access(link: _Link) -> str | None:
+    """Return the rate of the hosts' own links; None where the default is fast enough."""
+    if link.rate_bps < FAST_BPS:
+        return None
+    return json.dumps(quantities.rate(min(FASTER * link.rate_bps, FASTEST_BPS)))
+
+
+def needs_gains(name: str) -> bool:
     """Whether a law's own numbers are packets, which fit the link of a paper alone."""
-    known = registries.laws()
-    params = known[name]["params"] if name in known else []
-    return any(PACKETS.fullmatch(it["default_text"]) for it in params)
+    laws = registries.laws()
+    params = laws[name]["params"] if name in laws else []
+    return any(
+        PACKETS.fullmatch(param["default_text"]) for param in params if param["name"] != LIMIT
+    )
 
 
 def _key(section: str, name: str, value: object = None) -> str:
-    """The line of a key under its meaning; after a # with its default, where no value is given."""
+    """Return the line of a key under its meaning; after a # with its default, where no value is
+    given."""
     key = _keys()[section, name]
     line = f"{name} = {value}" if value is not None else f"# {name} = {key['default']}"
-    return "\n".join([*(f"# {it}" for it in textwrap.wrap(key["doc"], WIDTH - 2)), line])
+    return "\n".join([*(f"# {part}" for part in textwrap.wrap(key["doc"], WIDTH - 2)), line])
 
 
 @cache

@@ -63,6 +63,8 @@ def warnings(groups: Iterable[Measured]) -> list[tuple[Finding, int]]:
 def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
     asked = 0
     for p, point, law, runs in groups:
+        if beyond := _beyond_buffer(point, law):
+            yield Finding(law.label, p, "beyond", beyond)
         if trend := _trend(point, runs):
             yield Finding(law.label, p, "trend", trend)
         if missed := _missed(point, law, runs):
@@ -71,6 +73,27 @@ def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
             asked += 1
             if short := _short(point, law):
                 yield Finding(law.label, p, "short", short)
+
+
+def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
+    """Return the sentence about a set-point that the buffer cannot hold; empty if it can.
+
+    Linux accepts such a qdisc, and so does a scenario.
+    """
+    link = point.links[0]
+    if not law.target_pkts or law.per_flow or any(change.aqm for change in point.changes):
+        return ""
+    packet_bytes = max((traffic.packet_bytes for traffic in point.traffic), default=0)
+    if link.buffer_pkts is None and not packet_bytes:
+        return ""
+    room_pkts = _room_pkts(point, packet_bytes)
+    if law.target_pkts <= room_pkts:
+        return ""
+    return (
+        f"its target is {law.target_pkts:.0f} packets at this rate, and the buffer holds "
+        f"{room_pkts:.0f}: the queue never reaches the target, and the buffer alone limits it; "
+        "take a longer buffer or a smaller target"
+    )
 
 
 def _trend(point: PointInfo, runs: Sequence[Run]) -> str:

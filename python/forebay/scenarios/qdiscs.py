@@ -1,93 +1,142 @@
-"""Qdiscs of Linux as tc(8) writes them, read as a law, its queue and its link; `router.py` writes
-them. `qdiscs.toml` has the words."""
+"""Qdiscs of Linux as tc(8) writes them, read as a law, its queue and its link.
+
+`tc_text.py` reads the lines, `shapers.py` the shapers above the queue, `framing.py` what they count
+of a packet; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any, NoReturn
+from typing import Any
 
-from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.scenarios import shapers, tc_text
 from forebay.scenarios.builder import Law, Value
-from forebay.scenarios.router import HEADER_BYTES
+from forebay.scenarios.framing import NONE, Framing, SizeTable
+from forebay.scenarios.router import HEADER_BYTES, device_header_bytes, packets_bps
+from forebay.scenarios.shapers import Place, Shaper
+from forebay.scenarios.tc_text import Statement, error
 
-#: Qdiscs and classes that hold a link to a rate and have another qdisc below.
-SHAPERS = {"tbf", "htb"}
-#: Those that hand packets on to others.
-CONTAINERS = {"mq", "ingress", "clsact"}
-#: Where a qdisc stands: words with a value, and without.
-PLACE = {"dev", "parent", "handle", "classid", "refcnt", "leaf"}
-FLAGS_OF_PLACE = {"root", "offloaded"}
-VERBS = {"add", "replace", "change", "show", "ls", "list"}
+#: Qdiscs that hold no packets: what comes in, and hooks for classifiers.
+HOOKS = {"ingress", "clsact"}
+#: Devices without a queue.
+NO_QUEUE = {"noqueue", "noop"}
 
 #: Under cake's bandwidth its memory is at least this, and four times the bytes of its `rtt`.
 CAKE_MEMORY_BYTES = 4 << 20
 #: Without a bandwidth it holds 10240 packets of full size.
 UNLIMITED_MEMORY_BYTES = 10240 * 1514
-#: tbf's bucket holds two packets where a line leaves it out.
-BURST_PKTS = 2
-
-RATE_UNITS = {
-    prefix + unit: scale * bits
-    for unit, bits in (("bit", 1), ("bps", 8))
-    for prefix, scale in (
-        *(("", 1), ("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12)),
-        *(("ki", 2**10), ("mi", 2**20), ("gi", 2**30), ("ti", 2**40)),
-    )
-} | {"": 1}
-SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30}
-#: A number without a unit is in microseconds.
-TIME_UNITS = {"": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+#: cake takes overheads of this range.
+OVERHEAD_BYTES = (-64, 256)
+#: The most packets that a scenario's buffer has.
+MOST_PKTS = 1_000_000_000
+#: RED's greatest probability where a command leaves it out (tc-red(8)).
+RED_PROBABILITY = "0.02"
+#: DualPI2's rule for `max_rtt` and `typical_rtt` (`q_dualpi2.c`).
+MAX_OVER_TYPICAL_RTT = 6
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a qdisc stands.
+    """Where a qdisc is.
 
-    packet_bytes: the usual packet in a scenario. header_bytes: what tc counts of it besides. held:
-    whether a shaper leaves the packet that it sends in the qdisc, as tbf does; our queues do not
-    hold it. rate_bps: of the shaper, as tc counts it; None where there is none.
+    Attributes
+    ----------
+    packet_bytes : int
+        The usual packet in a scenario.
+    header_bytes : int
+        What tc counts of it besides.
+    held : bool
+        True if a shaper leaves the packet that it sends in the qdisc, as tbf does; a queue of the
+        simulation does not hold it.
+    rate_bps : float or None
+        Rate of the shaper, as tc counts it; None without one.
+    device_header_bytes : int
+        The device's own header. A scenario's packet has what exceeds `header_bytes`.
+    counted_bytes : int
+        What the shaper counts for a usual packet; 0 for the packet and its header.
+    unit_bytes : int
+        What the qdisc counts for a usual packet, by a size table; 0 for the packet and its header.
+    shown : bool
+        True for the words of `show`, which leaves out what is off.
     """
 
     packet_bytes: int
     header_bytes: int = HEADER_BYTES
     held: bool = False
     rate_bps: float | None = None
+    device_header_bytes: int = HEADER_BYTES
+    counted_bytes: int = 0
+    size_table: SizeTable | None = None
+    shown: bool = False
 
     @property
-    def unit_bytes(self) -> int:
-        """A usual packet, as tc counts it."""
+    def plain_bytes(self) -> int:
+        """Return the size of a usual packet with its header."""
         return self.packet_bytes + self.header_bytes
 
     @property
+    def unit_bytes(self) -> int:
+        """Return what the qdisc counts for a usual packet."""
+        if self.size_table is None:
+            return self.plain_bytes
+        return self.size_table.counted_bytes(self.plain_bytes)
+
+    @property
     def held_pkts(self) -> int:
+        """Return the number of packets in the qdisc that are not in a simulated queue."""
         return int(self.held)
 
     @property
     def memory_bytes(self) -> int:
-        """What the kernel counts of memory for a packet, as `memory_bytes` of tc.rs: a power of
-        two with the packet and room for headers, and 256 bytes of its own."""
-        return (1 << (self.unit_bytes + 255).bit_length()) + 256
+        """Return what the kernel counts of memory for a packet, as `memory_bytes` of tc.rs: a
+        power of two with the packet and room for headers, and 256 bytes of its own."""
+        return (1 << (self.plain_bytes + 255).bit_length()) + 256
 
-    def scaled(self, counted: float) -> int:
-        """Bits or bytes as tc counts them, without headers."""
-        return round(counted * self.packet_bytes / self.unit_bytes)
+    @property
+    def service_s(self) -> float:
+        """Return how long the shaper takes for a usual packet; 0 without a shaper."""
+        if not self.rate_bps:
+            return 0.0
+        return 8 * (self.counted_bytes or self.unit_bytes) / self.rate_bps
+
+    def packets(self, counted: float) -> float:
+        """Return bytes that the qdisc counts as a number of usual packets."""
+        return counted / self.unit_bytes
 
 
 @dataclass(frozen=True)
 class Qdisc:
     """A qdisc as a scenario has it.
 
-    kind: as tc names it. law: with its parameters. buffer: a text with its unit. ecn: whether
-    packets that can be marked are. rate_bps, burst_bytes: of its shaper, in packets without headers
-    of a link; the rate is None where no line says it.
+    Attributes
+    ----------
+    kind : str
+        Its name in tc.
+    law : Law
+        The law with its parameters.
+    buffer : str
+        A size with its unit.
+    ecn : bool
+        True if packets that can be marked are marked.
+    rate_bps : int or None
+        Rate of IP packets of the usual size; None where no line gives a rate.
+    burst_bytes : int
+        What the shaper lets go at once after a pause, in bytes of IP packets.
+    device : str
+        The device in the lines; empty where they have none.
+    framing : Framing or None
+        What a shaper that is not cake counts of an IP packet besides; None without one.
+    notes : list of str
+        Sentences that a reader of the result must know.
+    without_effect : list of str
+        Words of the lines that do not change the simulation.
     """
 
     kind: str
@@ -96,80 +145,168 @@ class Qdisc:
     ecn: bool
     rate_bps: int | None
     burst_bytes: int
+    device: str = ""
+    framing: Framing | None = None
+    notes: list[str] = field(default_factory=list)
+    without_effect: list[str] = field(default_factory=list)
 
 
-def read(text: str, packet_bytes: int, header_bytes: int = HEADER_BYTES) -> Qdisc:
-    """One queue, and the shaper above it, from lines of `tc qdisc add` or `replace` or `show`, from
-    the comments in which Forebay prints them, or from the words of a qdisc alone.
+def read(text: str, packet_bytes: int, header_bytes: int | None = None) -> Qdisc:
+    """Return the queue that lines of tc(8) set up or show, with the shapers above it.
 
-    Raises:
-        ScenarioError: no such qdisc or word, or several queues.
+    Parameters
+    ----------
+    text : str
+        Lines of `tc qdisc` and `tc class`, of commands or of `show`; the comments in which Forebay
+        prints them; or the words of a qdisc alone.
+    packet_bytes : int
+        Size of the usual IP packet.
+    header_bytes : int, optional
+        The device's own header. By default its name decides (`router.device_header_bytes`).
+
+    Raises
+    ------
+    ScenarioError
+        If the lines have no queue or several, a qdisc that is not simulated, or a word that tc
+        refuses.
     """
-    statements = [_statement(line) for line in _lines(text)]
-    devices = sorted({device for device, _, _ in statements if device})
+    known = {kind: list(words["words"]) for kind, words in _qdiscs().items()}
+    lines = tc_text.read(text, known | dict(shapers.WORDS))
+    statements, notes = _of_one_device(lines.statements)
+    device = next((statement.device for statement in statements if statement.device), "")
+    if header_bytes is None:
+        header_bytes = device_header_bytes(device)
+    place = shapers.place(statements, packet_bytes, header_bytes)
+    shaper = place.limiting(packet_bytes)
+    innermost = place.shapers[-1] if place.shapers else None
+    site = Site(
+        packet_bytes,
+        header_bytes,
+        held=innermost is not None and innermost.holds_packet,
+        rate_bps=innermost.counted_bps if innermost else None,
+        device_header_bytes=header_bytes,
+        counted_bytes=innermost.cost_bytes if innermost else 0,
+        size_table=place.table,
+        shown=place.leaf.shown,
+    )
+    burst_bytes = round(shaper.burst_bytes * packet_bytes / shaper.cost_bytes) if shaper else 0
+    result = queue(_kind(place.leaf), place.leaf.words, site, burst_bytes)
+    if shaper is not None:
+        result = _shaped(result, place, shaper, site)
+    if lines.passed_over:
+        notes.append(_passed_over(lines.passed_over))
+    return replace(
+        result,
+        device=device,
+        notes=[*notes, *place.notes, *result.notes],
+        without_effect=[*place.without_effect, *result.without_effect],
+    )
+
+
+def _of_one_device(statements: Sequence[Statement]) -> tuple[list[Statement], list[str]]:
+    """Return the statements about one device's queue, and notes on those left out."""
+    hooks = [statement for statement in statements if statement.kind in HOOKS]
+    queues = [statement for statement in statements if statement.kind not in HOOKS]
+    real = [statement for statement in queues if statement.kind not in NO_QUEUE]
+    devices = list(dict.fromkeys(statement.device for statement in real if statement.device))
     if len(devices) > 1:
-        raise ScenarioError(f"--tc: found devices {', '.join(devices)}, allowed: lines of one")
-    site = Site(packet_bytes, header_bytes)
-    burst_bytes, shaper = 0, None
-    queues = []
-    for _, kind, words in statements:
-        if kind not in SHAPERS:
-            queues += [(kind, words)] if kind not in CONTAINERS else []
-        elif "rate" in (given := dict(itertools.pairwise(words))):
-            site = Site(packet_bytes, header_bytes, kind == "tbf", _rate("rate", given["rate"]))
-            burst = next((given[it] for it in ("burst", "buffer", "maxburst") if it in given), "")
-            default = BURST_PKTS * site.unit_bytes
-            burst_bytes = _size("burst", burst.split("/")[0]) if burst else default
-            shaper = given
-    if not queues and shaper is not None and site.held:
-        queues = [("bfifo", ["limit", str(_bucket_limit(shaper, site, burst_bytes))])]
-    if not queues or any(queue != queues[0] for queue in queues):
-        found = " and ".join(dict.fromkeys(kind for kind, _ in queues)) or "no queue"
-        raise ScenarioError(f"--tc: found {found}, allowed: one of {', '.join(_qdiscs())}")
-    return queue(*queues[0], site, site.scaled(burst_bytes))
+        names = ", ".join(devices)
+        raise error("", f"the lines are of several devices, {names}; paste those of one")
+    if not real and queues:
+        about = f"{queues[0].device}: " if queues[0].device else ""
+        raise error("", f"{about}{queues[0].kind} has no queue to simulate")
+    if not real:
+        what = f"{hooks[0].kind} alone" if hooks else "no qdisc"
+        raise error(
+            "",
+            f"the lines have {what}; paste those of `tc -d qdisc show dev DEVICE`, a command such "
+            'as "tc qdisc add dev eth0 root cake bandwidth 20mbit", or the words of one of '
+            f"{', '.join(_qdiscs())}",
+        )
+    notes = []
+    others = sorted({statement.device for statement in queues if statement not in real})
+    if others:
+        notes.append(f"Left out: {', '.join(others)}, which has no queue.")
+    if hooks:
+        kinds = ", ".join(dict.fromkeys(statement.kind for statement in hooks))
+        notes.append(f"Left out: {kinds}, which holds no packets that leave.")
+    return real, notes
 
 
-def _bucket_limit(given: Mapping[str, str], site: Site, burst_bytes: int) -> int:
-    """The bytes that tbf holds itself, where no qdisc is below it."""
-    if "limit" in given:
-        return _size("limit", given["limit"])
-    latency = next((given[key] for key in ("latency", "lat") if key in given), None)
-    if latency is None or site.rate_bps is None:
-        _wrong("tbf", "neither limit nor latency", ["limit BYTES", "latency TIME"])
-    return round(_seconds("latency", latency) * site.rate_bps / 8) + burst_bytes
+def _kind(leaf: Statement) -> str:
+    """Return the name of a qdisc; that of one instance, where each queue of a device has one."""
+    names = {words["instances"]: kind for kind, words in _qdiscs().items() if "instances" in words}
+    return names.get(leaf.kind, leaf.kind)
 
 
-def _lines(text: str) -> list[str]:
-    """The statements of a text; all of it where it is the words of a qdisc alone."""
-    lines = [line.lstrip("#$ \t").removeprefix("sudo ") for line in re.split(r"\n|;|&&", text)]
-    found = [line for line in lines if re.match(r"(tc|qdisc|class)\b", line)]
-    return found or [text.strip()]
+def _passed_over(lines: Sequence[str]) -> str:
+    """Return the sentence about lines that are about something else."""
+    shown = ", ".join(f'"{_short(line)}"' for line in lines[:3])
+    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+    count = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+    return f"Passed over {count} that set no qdisc or class: {shown}{more}."
 
 
-def _statement(line: str) -> tuple[str, str, list[str]]:
-    """Device, kind and words of a line."""
-    device = ""
-    words: list[str] = []
-    rest = iter(line.split())
-    for word in rest:
-        if word in PLACE:
-            value = next(rest, "")
-            device = value if word == "dev" else device
-        elif not (
-            word in FLAGS_OF_PLACE
-            or re.fullmatch(r"-\w+|[0-9a-f]*:[0-9a-f]*", word)
-            or (not words and word in {"tc", "qdisc", "class", *VERBS})
-        ):
-            words.append(word)
-    return (device, words[0], words[1:]) if words else (device, "", [])
+def _short(line: str) -> str:
+    return line if len(line) <= 40 else f"{line[:39]}…"
+
+
+def _shaped(result: Qdisc, place: Place, shaper: Shaper, site: Site) -> Qdisc:
+    """Return a qdisc with the rate of the shaper above it."""
+    rate_bps = round(shaper.packets_bps(site.packet_bytes))
+    if result.rate_bps is not None:
+        rate_bps = min(rate_bps, result.rate_bps)
+    notes = list(result.notes)
+    if shaper.cost_bytes != site.packet_bytes:
+        notes.append(
+            f"{shaper.name}: {_mbit(shaper.counted_bps)} carry {_mbit(rate_bps)} of IP packets: it "
+            f"counts {shaper.cost_bytes} bytes for each packet of {site.packet_bytes}."
+        )
+    if place.framing is not None and place.framing.cells != NONE:
+        notes.append(
+            f"The cells of {place.framing.cells.upper()} are in the rate of packets of "
+            f"{site.packet_bytes} bytes; smaller packets take a larger share of the line than in "
+            "the simulation."
+        )
+    return replace(result, rate_bps=rate_bps, framing=place.framing, notes=notes)
+
+
+def _mbit(rate_bps: float) -> str:
+    """Return a rate in the unit in which it has few digits."""
+    for scale, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if rate_bps >= scale:
+            return f"{rate_bps / scale:.6g} {unit}"
+    return f"{rate_bps:.6g} bit/s"
 
 
 def queue(kind: str, words: Sequence[str], site: Site, burst_bytes: int = 0) -> Qdisc:
-    """A qdisc from its words. Raises `ScenarioError` for one, or a word, that is not there."""
+    """Return a qdisc from its words.
+
+    Raises
+    ------
+    ScenarioError
+        If the qdisc is not simulated, or for a word that it does not have.
+    """
     if kind not in _qdiscs():
-        found = f'"{kind}"' if kind else "nothing"
-        raise ScenarioError(f"--tc: found {found}, allowed: {', '.join(_qdiscs())}")
+        known = ", ".join(_qdiscs())
+        reason = _NOT_SIMULATED.get(kind, "this qdisc is not simulated")
+        raise error(kind, f"{reason}; Forebay has {known}, under tbf, htb or neither")
+    if "counts_line" in _qdiscs()[kind] and site.size_table is not None:
+        raise error(
+            f"{kind}: stab",
+            "cake counts what the line adds itself; use its words, such as overhead",
+        )
     return _Reader(kind, site).read(words, burst_bytes)
+
+
+#: Why qdiscs that people often have are not simulated.
+_NOT_SIMULATED = {
+    "": "the kind of the qdisc is missing",
+    "netem": "netem is a path and not a queue: its delay is the round-trip time of the flows",
+    "fq": "fq paces the flows of a host and has no active queue management",
+    "prio": "its bands are several queues; give the lines of one of them",
+    "hfsc": "its classes have service curves, which are not simulated",
+}
 
 
 class _Reader:
@@ -179,184 +316,394 @@ class _Reader:
         self.kind = kind
         self.qdisc = _qdiscs()[kind]
         self.site = site
+        self.law = str(self.qdisc["law"])
         self.params: dict[str, Value] = dict(self.qdisc.get("params", {}))
-        self.ecn: bool = self.qdisc.get("marks", False)
+        marks = self.qdisc.get("marks", "")
+        self.ecn = marks == "always" or (marks == "added" and not site.shown)
         self.buffer = ""
         self.most_pkts = math.inf
         self.own_bps: int | None = None
-        self.given: dict[str, str] = dict(self.qdisc.get("defaults", {}))
+        self.given: dict[str, str] = {}
+        self.line = _CakeLine()
+        self.notes: list[str] = []
+        self.without_effect: list[str] = []
 
     def read(self, words: Sequence[str], burst_bytes: int) -> Qdisc:
+        self._words(words)
+        self._defaults()
         known = self.qdisc["words"]
-        rest = iter(words)
-        for word in rest:
-            if word not in known:
-                _wrong(self.kind, f'"{word}"', known)
-            if "as" in known[word]:
-                value = next(rest, None)
-                if value is None:
-                    _wrong(self.kind, f"{word} without a value", [f"{word} VALUE"])
-                self.given[word] = value
-            else:
-                self._flag(known[word])
-        for needed in self.qdisc.get("needs", []):
-            if not any(word in self.given for word in needed):
-                _wrong(self.kind, f"no {' or '.join(needed)}", ["what `tc -d qdisc show` prints"])
-        if "quantum" in known:
-            # The device's MTU with its header.
-            self.given.setdefault("quantum", str(self.site.unit_bytes))
         # After the flags, on which some depend.
         for word, text in self.given.items():
-            found = self._value(known[word]["as"], word, text)
+            value = self._value(known[word]["as"], word, text)
             if "key" in known[word]:
-                self.params[known[word]["key"]] = found
+                self.params[known[word]["key"]] = value
+        if "counts_line" in self.qdisc:
+            self._count_line()
+        self._coupled_rtt()
         self._backlog()
+        params = [(key, quantities.plain(value)) for key, value in self.params.items()]
+        return Qdisc(
+            self.kind,
+            Law(self.law, params),
+            self._whole_buffer(),
+            self.ecn,
+            self._rate_bps(),
+            burst_bytes,
+            notes=self.notes,
+            without_effect=self.without_effect,
+        )
+
+    def _words(self, words: Sequence[str]) -> None:
+        """Take flags, and the values of the other words."""
+        known = self.qdisc["words"]
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word not in known:
+                raise tc_text.unknown(self.kind, word, known)
+            entry = known[word]
+            if "refused" in entry:
+                raise error(f"{self.kind}: {word}", entry["refused"])
+            if "as" not in entry:
+                self._flag(word, entry)
+                continue
+            count = _values(entry["as"], rest)
+            if len(rest) < count or count == 0:
+                raise error(f"{self.kind}: {word}", "the value is missing")
+            text = " ".join(rest[:count])
+            del rest[:count]
+            if "idle" in entry:
+                self._idle(f"{word} {text}", entry["idle"])
+            elif entry["as"] in ("overhead", "least_size"):
+                self._of_line(word, text)
+            else:
+                self.given[word] = text
+
+    def _idle(self, words: str, reason: str) -> None:
+        self.without_effect.append(f"{words} ({reason})" if reason else words)
+
+    def _flag(self, word: str, entry: Mapping[str, Any]) -> None:
+        values = dict(entry.get("set", {}))
+        self.ecn = values.pop("ecn", self.ecn)
+        self.params.update(values)
+        self.law = entry.get("law", self.law)
+        if "idle" in entry:
+            self._idle(word, entry["idle"])
+        self.line.take(entry)
+
+    def _of_line(self, word: str, text: str) -> None:
+        """Take cake's overhead or least size, in the order of the line's words."""
+        count = tc_text.signed(f"cake: {word}", text)
+        least, most = OVERHEAD_BYTES if word == "overhead" else (0, OVERHEAD_BYTES[1])
+        if not least <= count <= most:
+            raise error(f"cake: {word}", f'"{text}" is out of range; tc takes {least} to {most}')
+        self.line.take({"is": count} if word == "overhead" else {"mpu": count})
+
+    def _defaults(self) -> None:
+        """Add the values that Linux takes for words that the line leaves out."""
+        for word, text in self.qdisc.get("defaults", {}).items():
+            self.given.setdefault(word, text)
+        if "quantum" in self.qdisc["words"]:
+            # The device's MTU with its header.
+            self.given.setdefault("quantum", str(self.site.plain_bytes))
+        if self.kind == "bfifo" and "limit" not in self.given:
+            self.given["limit"] = str(shapers.DEVICE_QUEUE_PKTS * self.site.plain_bytes)
+        for words in self.qdisc.get("shown_with", []) if self.site.shown else []:
+            if not any(word in self.given for word in words):
+                raise error(self.kind, f"{words[0]} is missing; `tc -d qdisc show` prints it")
+        for word in self.qdisc.get("needs", []) if not self.site.shown else []:
+            if word not in self.given:
+                raise error(self.kind, f"{word} is missing, which tc requires")
+        if "avpkt" in self.given:
+            self._thresholds()
+
+    def _thresholds(self) -> None:
+        """Add what tc works out where a line of red leaves it out (`red_parse_opt`)."""
+        given = self.given
+        size = {word: self._size(word, given.get(word, "0")) for word in ("limit", "min", "max")}
+        largest = size["max"] or (size["min"] * 3 or size["limit"] // 4)
+        least = size["min"] or largest // 3
+        given |= {"min": str(least), "max": str(largest)}
+        if "ewma" not in given:
+            packet = self._size("avpkt", given["avpkt"])
+            if packet == 0:
+                raise error(
+                    f"{self.kind}: avpkt",
+                    '"0" is not the size of a packet; tc takes for example 1000',
+                )
+            given.setdefault("burst", str((2 * least + largest) // (3 * packet)))
+        if "Plog" not in given:
+            given.setdefault("probability", RED_PROBABILITY)
+
+    def _size(self, word: str, text: str) -> int:
+        return tc_text.size_bytes(f"{self.kind}: {word}", text)
+
+    def _value(self, how: str, word: str, text: str) -> Value:
+        """Return the value of a parameter; what is not a parameter is kept in the reader."""
+        site, about = self.site, f"{self.kind}: {word}"
+        match how:
+            case "time":
+                return quantities.time(tc_text.seconds(about, text))
+            case "step":
+                return quantities.time(_step_s(about, text))
+            case "target":
+                return quantities.time(tc_text.seconds(about, text) - self._counted_s())
+            case "whole":
+                return tc_text.whole(about, text)
+            case "number":
+                return tc_text.number(about, text)
+            case "percent":
+                return round(tc_text.number(about, text.removesuffix("%")) / 100, 9)
+            case "sixteenths":
+                return tc_text.number(about, text) / 16
+            case "parts_of_256":
+                return _kernel_gain(_parts_of_256(tc_text.number(about, text), shown=site.shown))
+            case "size":
+                return quantities.size(self._size(word, text))
+            case "threshold":
+                pkts = site.packets(self._size(word, text)) - site.held_pkts
+                return quantities.packets(float(f"{max(0.0, pkts):.12g}"))
+            case "burst":
+                return self._weight(tc_text.number(about, text))
+            case "log":
+                return 0.5 ** tc_text.whole(about, text)
+            case "slope":
+                range_bytes = self._size("max", self.given["max"]) - self._size(
+                    "min", self.given["min"]
+                )
+                return float(min(1.0, range_bytes * 0.5 ** tc_text.whole(about, text)))
+            case "round_trip":
+                return self._round_trip(tc_text.seconds(about, text))
+            case "own_rate":
+                self.own_bps = round(tc_text.rate_bps(about, text)) if text != "unlimited" else None
+                return f"{self.own_bps or 0}bit/s"
+            case "selector":
+                self._select(about, text)
+            case _:
+                self._room(how, word, text)
+        return text
+
+    def _room(self, how: str, word: str, text: str) -> None:
+        """Take the size of the buffer."""
+        site, about = self.site, f"{self.kind}: {word}"
+        match how:
+            case "packets":
+                self._limit(about, tc_text.whole(about, text))
+            case "bytes":
+                pkts = site.packets(self._size(word, text)) - site.held_pkts
+                self.buffer = quantities.size(max(1, round(pkts * site.packet_bytes)))
+            case "packets_of_bytes":
+                pkts = self._size(word, text) // site.unit_bytes - site.held_pkts
+                self.buffer = quantities.packets(max(1, pkts))
+            case "memory":
+                pkts = max(1, self._size(word, text) // site.memory_bytes)
+                self.buffer = quantities.size(pkts * site.packet_bytes)
+            case "most_memory":
+                pkts = self._size(word, text) // site.memory_bytes - site.held_pkts
+                self.most_pkts = max(1, pkts)
+
+    def _limit(self, about: str, pkts: int) -> None:
+        """Take a limit in packets; more than a scenario's buffer has is no limit at all."""
+        if pkts > MOST_PKTS:
+            self.notes.append(
+                f"{about} {pkts} is as good as none; the simulation has {MOST_PKTS} packets."
+            )
+        pkts = min(pkts, MOST_PKTS) - self.site.held_pkts
+        self.buffer = quantities.packets(max(1, pkts))
+
+    def _whole_buffer(self) -> str:
         buffer = self.buffer or quantities.size(self._memory_pkts() * self.site.packet_bytes)
         if self.most_pkts < math.inf:
             buffer = quantities.packets(min(int(buffer.removesuffix("p")), int(self.most_pkts)))
-        rate_bps = self.own_bps
-        if rate_bps is None and self.site.rate_bps is not None:
-            rate_bps = self.site.scaled(self.site.rate_bps)
-        params = [(key, quantities.plain(value)) for key, value in self.params.items()]
-        law = Law(self.qdisc["law"], params)
-        return Qdisc(self.kind, law, buffer, self.ecn, rate_bps, burst_bytes)
+        return buffer
 
-    def _flag(self, flag: Mapping[str, Any]) -> None:
-        given = dict(flag.get("set", {}))
-        self.ecn = given.pop("ecn", self.ecn)
-        self.params.update(given)
-        if "overhead" in flag:
-            self.params["overhead"] = self._overhead(flag["overhead"])
+    def _rate_bps(self) -> int | None:
+        """Return the rate of IP packets; cake's own counts its overhead by itself."""
+        if self.own_bps or self.site.rate_bps is None:
+            return self.own_bps
+        counted = self.site.counted_bytes or self.site.unit_bytes
+        return packets_bps(
+            self.site.rate_bps, self.site.packet_bytes, counted - self.site.packet_bytes
+        )
 
-    def _value(self, how: str, word: str, text: str) -> Value:
-        """The value of a parameter; what is no parameter is kept beside them."""
-        site = self.site
-        match how:
-            case "time":
-                return quantities.time(_seconds(word, text))
-            case "target":
-                return quantities.time(_seconds(word, text) - self._counted_s())
-            case "whole":
-                return int(_number(word, text.removesuffix("p")))
-            case "number":
-                return _number(word, text)
-            case "percent":
-                return round(_number(word, text.removesuffix("%")) / 100, 9)
-            case "sixteenths":
-                return _number(word, text) / 16
-            case "parts_of_256":
-                return _kernel_gain(_number(word, text))
-            case "size":
-                return quantities.size(_size(word, text))
-            case "threshold":
-                pkts = _size(word, text) / site.unit_bytes - site.held_pkts
-                return quantities.packets(float(f"{max(0.0, pkts):.12g}"))
-            case "burst":
-                return self._weight(_number(word, text))
-            case "log":
-                return 0.5 ** int(_number(word, text))
-            case "round_trip":
-                interval_s = _seconds(word, text)
-                # A twentieth of it, in whole microseconds.
-                target_us = max(1, int(interval_s * 1e6 / 20 + 1e-6))
-                self.params["target"] = quantities.time(target_us / 1e6)
-                return quantities.time(interval_s)
-            case "overhead":
-                return self._overhead(int(_number(word, text)))
-            case "own_rate":
-                self.own_bps = round(_rate(word, text))
-                return f"{self.own_bps}bit/s"
-            case "packets":
-                pkts = _number(word, text.removesuffix("p")) - site.held_pkts
-                self.buffer = quantities.packets(max(1, int(pkts)))
-            case "bytes":
-                unheld = _size(word, text) - site.held_pkts * site.unit_bytes
-                self.buffer = quantities.size(max(site.packet_bytes, unheld))
-            case "packets_of_bytes":
-                pkts = _size(word, text) // site.unit_bytes - site.held_pkts
-                self.buffer = quantities.packets(max(1, pkts))
-            case "memory":
-                pkts = max(1, _size(word, text) // site.memory_bytes)
-                self.buffer = quantities.size(pkts * site.packet_bytes)
-            case "most_memory":
-                self.most_pkts = max(1, _size(word, text) // site.memory_bytes - site.held_pkts)
-        return text
+    def _round_trip(self, interval_s: float) -> str:
+        """Return cake's interval, and set its target: a twentieth of it, in whole microseconds."""
+        target_us = max(1, int(interval_s * 1e6 / 20 + 1e-6))
+        self.params["target"] = quantities.time(target_us / 1e6)
+        return quantities.time(interval_s)
+
+    def _select(self, about: str, text: str) -> None:
+        """Leave a threshold out that is for packets of L4S alone: the simulated flows have none."""
+        parts = re.fullmatch(r"(0x[0-9a-f]+|\d+)/(0x[0-9a-f]+|\d+)", text.lower())
+        if parts is None:
+            raise error(about, f'"{text}" is not VALUE/MASK; tc takes for example 0x1/0x3')
+        value, mask = (int(part, 0) for part in parts.groups())
+        # Of the two bits of ECN, ECT(0) has 2 and packets without ECN have 0.
+        if any(bits & mask == value for bits in (0, 2)):
+            self._idle(f"ce_threshold_selector {text}", "the simulated packets match it")
+            return
+        threshold = self.params.pop("ce_threshold", None)
+        self.notes.append(
+            f"fq_codel: ce_threshold {threshold or ''} is for packets that match {text} alone, as "
+            "those of L4S do; the simulated flows do not, and the scenario leaves it out."
+        )
 
     def _counted_s(self) -> float:
-        """How much longer the delay is that it estimates from its backlog: by the packet that is
-        being sent."""
+        """Return how much longer the delay is that the qdisc estimates from its backlog, by the
+        packet that is being sent."""
         estimated = self.params.get("estimator") == self.qdisc.get("estimator_of_backlog", "")
-        if not (estimated and self.site.held and self.site.rate_bps):
-            return 0.0
-        return 8 * self.site.unit_bytes / self.site.rate_bps
+        return self.site.service_s if estimated and self.site.held else 0.0
 
     def _backlog(self) -> None:
-        """The backlog below which it is silent, where that holds the packet being sent."""
+        """Set the backlog below which it is silent, where that holds the packet being sent."""
         pkts = self.qdisc.get("least_backlog_pkts")
         if pkts is not None and self.site.held:
             bytes_ = (pkts - self.site.held_pkts) * self.site.packet_bytes
             self.params["least_backlog"] = quantities.size(bytes_)
 
-    def _overhead(self, count: int) -> str:
-        """That on an IP packet, as that on one of ours, which may have Ethernet's header."""
-        ours = count - (HEADER_BYTES - self.site.header_bytes)
-        if ours < 0:
-            _wrong(self.kind, f"overhead {count}", [f"{HEADER_BYTES} or more"])
-        return quantities.size(ours)
+    def _count_line(self) -> None:
+        """Set what cake counts of a packet on the line."""
+        site = self.site
+        overhead = self.line.overhead_bytes(site.header_bytes, site.device_header_bytes)
+        if overhead < 0:
+            raise error(
+                "cake: overhead",
+                f"{self.line.overhead} makes a packet smaller than its IP packet, which the "
+                "simulation's cake cannot count",
+            )
+        if overhead:
+            self.params["overhead"] = quantities.size(overhead)
+        if self.line.mpu:
+            self.params["mpu"] = quantities.size(self.line.mpu)
+        if self.line.cells is not None:
+            self.params["framing"] = self.line.cells
+        counted = Framing(overhead, self.line.cells or NONE, self.line.mpu)
+        wire = counted.wire_bytes(site.packet_bytes)
+        if self.own_bps and wire != site.packet_bytes:
+            carried = self.own_bps * site.packet_bytes / wire
+            self.notes.append(
+                f"cake: {_mbit(self.own_bps)} carry {_mbit(carried)} of IP packets: it counts "
+                f"{wire} bytes for each packet of {site.packet_bytes}."
+            )
+
+    def _coupled_rtt(self) -> None:
+        """Set what tc works out from the longest and the typical round-trip time."""
+        times = {
+            word: tc_text.seconds(f"dualpi2: {word}", self.given[word])
+            for word in ("max_rtt", "typical_rtt")
+            if word in self.given
+        }
+        if not times:
+            return
+        longest_s = times.get("max_rtt", MAX_OVER_TYPICAL_RTT * times.get("typical_rtt", 0.0))
+        typical_s = times.get("typical_rtt", longest_s / MAX_OVER_TYPICAL_RTT)
+        if not 0 < typical_s <= longest_s:
+            raise error("dualpi2: typical_rtt", "it is above max_rtt, or zero, which tc refuses")
+        tupdate_s = min(typical_s, longest_s / 3)
+        gains = {"alpha": 0.1 * tupdate_s / longest_s**2, "beta": 0.3 / longest_s}
+        self.params |= {
+            "target": quantities.time(typical_s),
+            "interval": quantities.time(tupdate_s),
+            **{key: _kernel_gain(_parts_of_256(gain)) for key, gain in gains.items()},
+        }
 
     def _memory_pkts(self) -> int:
-        """What cake has room for where nothing is said (`cake_reconfigure`)."""
-        memory_bytes = UNLIMITED_MEMORY_BYTES
-        if self.own_bps:
-            interval_s = _seconds("rtt", self.given.get("rtt", "100ms"))
-            memory_bytes = max(CAKE_MEMORY_BYTES, round(self.own_bps / 8 * interval_s * 4))
-        return memory_bytes // self.site.memory_bytes
+        """Return what cake has memory for where the line says nothing."""
+        return default_memory_pkts(self.own_bps or 0, self.site, self.given.get("rtt", "100ms"))
 
     def _weight(self, burst_pkts: float) -> float:
-        """iproute2's, 2^-W with the least W for which a burst keeps the mean below `min`
-        (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI, eq. 3)."""
-        least_pkts = _size("min", self.given["min"]) / _size("avpkt", self.given["avpkt"])
+        """Return iproute2's weight: 2^-W with the least W for which a burst keeps the mean below
+        `min` (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI, eq. 3)."""
+        least_pkts = self._size("min", self.given["min"]) / self._size("avpkt", self.given["avpkt"])
         weights = (2.0**-log for log in range(1, 32))
         rest = burst_pkts + 1 - least_pkts
         fits = (weight for weight in weights if rest <= (1 - (1 - weight) ** burst_pkts) / weight)
-        found = next(fits, None)
-        if found is None:
-            _wrong(self.kind, f"burst {burst_pkts:g}", [f"{math.ceil(least_pkts)} or more"])
-        return found
+        weight = next(fits, None)
+        if rest < 1.0 or weight is None:
+            raise error(
+                f"{self.kind}: burst",
+                f'"{burst_pkts:g}" is too small; tc takes {1 + int(least_pkts)} or more',
+            )
+        return weight
 
 
-def _kernel_gain(word: float) -> float:
-    """A gain per second, of tc's: it counts in parts of 256, and `dualpi2_scale_alpha_beta` turns
-    those into whole parts of 64·2³²/10⁹ (`linux_gain` of pi2.rs is the inverse)."""
-    parts = math.floor(256 * word)
+@dataclass
+class _CakeLine:
+    """What cake's words say that the line adds to a packet.
+
+    The words are those of `cake_parse_opt`, the sum that of `cake_calc_overhead`. Keywords of
+    links add to each other; `overhead` and `conservative` replace what is before them. Without any
+    of them, and with `raw`, cake counts a packet as the device has it.
+    """
+
+    overhead: int = 0
+    is_set: bool = False
+    is_raw: bool = False
+    cells: str | None = None
+    mpu: int = 0
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Take the next word."""
+        if "is" in entry or "adds" in entry:
+            self.overhead = entry["is"] if "is" in entry else self.overhead + entry["adds"]
+            self.is_set = True
+        self.is_raw = self.is_raw or "raw" in entry
+        self.cells = entry.get("cells", self.cells)
+        self.mpu = entry.get("mpu", self.mpu)
+
+    def overhead_bytes(self, header_bytes: int, device_header_bytes: int) -> int:
+        """Return the overhead on a scenario's packet.
+
+        `header_bytes` are those of the device's header that a scenario's packet does not have.
+        """
+        if self.is_set and not self.is_raw:
+            return self.overhead - (device_header_bytes - header_bytes)
+        return self.overhead + header_bytes
+
+
+def words_of_keys(kind: str) -> dict[str, str]:
+    """Return the word of tc for each key of a scenario that a line sets."""
+    words = _qdiscs()[kind]["words"].items()
+    law = {f"law.0.{entry['key']}": word for word, entry in words if "key" in entry}
+    of_link = {"rate": "rate", "burst": "burst", "buffer": "limit", "ecn": "ecn"}
+    return law | {f"bottleneck.{key}": word for key, word in of_link.items()}
+
+
+def default_memory_pkts(own_bps: float, site: Site, interval: str = "100ms") -> int:
+    """Return the packets that cake has memory for by default (`cake_reconfigure`)."""
+    memory_bytes = UNLIMITED_MEMORY_BYTES
+    if own_bps:
+        interval_s = tc_text.seconds("rtt", interval)
+        memory_bytes = max(CAKE_MEMORY_BYTES, round(own_bps / 8 * interval_s * 4))
+    return memory_bytes // site.memory_bytes
+
+
+def _values(how: str, rest: Sequence[str]) -> int:
+    """Return how many values a word has, of the words after it."""
+    if how == "priomap":
+        return next((i for i, word in enumerate(rest) if not word.isdigit()), len(rest))
+    if how == "qevent":
+        return min(3, len(rest))
+    return 1
+
+
+def _step_s(about: str, text: str) -> float:
+    """Return dualpi2's threshold for the queue of L4S."""
+    if re.fullmatch(r"\d+(p|pkts?|packets?)", text):
+        raise error(about, f'"{text}" counts packets; the simulation has this threshold as a time')
+    return tc_text.seconds(about, text)
+
+
+def _parts_of_256(gain: float, *, shown: bool = False) -> int:
+    """Return dualpi2's gain in parts of 256: tc cuts what it is given, and `show` rounds to six
+    digits."""
+    return round(256 * gain) if shown else math.floor(256 * gain)
+
+
+def _kernel_gain(parts: int) -> float:
+    """Return a gain per second from tc's parts of 256, which `dualpi2_scale_alpha_beta` turns into
+    whole parts of 64·2³²/10⁹ (`linux_gain` of pi2.rs is the inverse)."""
     return math.floor(parts * (2**32 - 1) / 4e9) * 1e9 / 64 / 2**32
-
-
-def _seconds(word: str, text: str) -> float:
-    return _quantity(word, text, TIME_UNITS, "a time such as 5ms")
-
-
-def _rate(word: str, text: str) -> float:
-    return _quantity(word, text, RATE_UNITS, "a rate such as 15Mbit")
-
-
-def _size(word: str, text: str) -> int:
-    return round(_quantity(word, text, SIZE_UNITS, "bytes such as 3000 or 4Mb"))
-
-
-def _number(word: str, text: str) -> float:
-    return _quantity(word, text, {"": 1}, "a number")
-
-
-def _quantity(word: str, text: str, units: Mapping[str, float], allowed: str) -> float:
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([a-z]*)", text.lower())
-    if found is None or found[2] not in units:
-        raise ScenarioError(f'--tc: {word}: found "{text}", allowed: {allowed}')
-    return float(found[1]) * units[found[2]]
-
-
-def _wrong(kind: str, found: str, allowed: Iterable[str]) -> NoReturn:
-    raise ScenarioError(f"--tc: {kind}: found {found}, allowed: {', '.join(allowed)}")
 
 
 @cache

@@ -4,6 +4,7 @@
 
 use crate::band::Band;
 use crate::bands::Bands;
+use crate::cast::whole_u32;
 use crate::discipline::{
     Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
@@ -12,7 +13,7 @@ use crate::param::{ParamError, ParamType, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::tc::{Tc, TcSite};
-use crate::units::{Bytes, Rate, SetPoint, Time};
+use crate::units::{Bytes, Packets, Rate, SetPoint, Time};
 
 mod ack_filter;
 mod framing;
@@ -56,6 +57,9 @@ params! {
         ack_filter: AckFilter = AckFilter::Off, 0.0 => 0.0;
         /// Clear the DSCP of each packet once it has chosen the tin. In simulations.
         wash: bool = false, 0.0 => 1.0;
+        /// Packets that the queues hold together, as `memlimit` of Linux's cake has it; 0p takes the
+        /// buffer of the link.
+        limit: Packets = Packets(0.0), 0.0 => 1e9;
     }
 }
 
@@ -66,6 +70,10 @@ impl DisciplineParams for CakeParams {
 
     fn per_flow(&self) -> bool {
         self.isolation != Isolation::Blind
+    }
+
+    fn own_limit(&self) -> Option<u32> {
+        (self.limit.0 > 0.0).then(|| whole_u32(self.limit.0).max(1))
     }
 
     fn build<P: Packet + Send + 'static>(
@@ -127,7 +135,7 @@ impl DisciplineParams for CakeParams {
         } else {
             tc.pair(
                 "overhead",
-                self.overhead.0 + ETHERNET_BYTES - site.header.0.min(ETHERNET_BYTES),
+                self.overhead.0 + site.in_packet.0,
             );
             tc.pair("mpu", self.mpu.0);
             tc.word(match self.framing {
@@ -140,9 +148,6 @@ impl DisciplineParams for CakeParams {
         Ok(())
     }
 }
-
-/// Header of an Ethernet frame.
-const ETHERNET_BYTES: u64 = 14;
 
 /// A word as a scenario and tc both write it.
 fn spelled(word: impl ParamType) -> String {
@@ -396,7 +401,9 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
     }
 
     fn set_buffer(&mut self, buffer: Buffer) {
-        self.bands.set_buffer(buffer, bands(&mut self.tins));
+        if self.params.own_limit().is_none() {
+            self.bands.set_buffer(buffer, bands(&mut self.tins));
+        }
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::band::Band;
 use crate::bands::Bands;
+use crate::cast::whole_u32;
 use crate::discipline::{
     mix, Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
@@ -12,7 +13,7 @@ use crate::law::Others;
 use crate::param::ParamError;
 use crate::params;
 use crate::tc::{Tc, TcSite};
-use crate::units::{Bytes, Rate, SetPoint, Time};
+use crate::units::{Bytes, Packets, Rate, SetPoint, Time};
 
 params! {
     /// The queues share the buffer. An arrival that overfills it has packets dropped from the
@@ -25,6 +26,9 @@ params! {
         /// Most packets dropped at once where the buffer is full, up to half of the longest queue
         /// (RFC 8290, section 4.1.2). Under PIE the arrival is dropped, as in Linux.
         drop_batch: u32 = 64, 1.0 => 1e6;
+        /// Packets that the queues hold together, as `limit` of Linux's fq_codel has it; 0p takes the
+        /// buffer of the link.
+        limit: Packets = Packets(0.0), 0.0 => 1e9;
     }
 }
 
@@ -35,6 +39,10 @@ impl DisciplineParams for FqParams {
 
     fn per_flow(&self) -> bool {
         self.queues > 1
+    }
+
+    fn own_limit(&self) -> Option<u32> {
+        (self.limit.0 > 0.0).then(|| whole_u32(self.limit.0).max(1))
     }
 
     fn build<P: Packet + Send + 'static>(
@@ -297,7 +305,9 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     }
 
     fn set_buffer(&mut self, buffer: Buffer) {
-        self.bands.set_buffer(buffer, bands(&mut self.queues));
+        if self.params.own_limit().is_none() {
+            self.bands.set_buffer(buffer, bands(&mut self.queues));
+        }
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

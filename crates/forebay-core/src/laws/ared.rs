@@ -10,6 +10,7 @@ use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::search::{number, time, Axis, Condition, Conditions, Point, Search, Space};
+use crate::tc::{Tc, TcSite};
 use crate::tuner::{Tuned, Tuner};
 use crate::units::{Packets, Rate, SetPoint, Span, Time};
 
@@ -51,6 +52,9 @@ params! {
         gentle: bool = true, 0.0 => 1.0;
         /// Space signals by at least 1/p packets.
         wait: bool = true, 0.0 => 1.0;
+        /// Above max_th, twice that where gentle, mark what can be marked instead of dropping
+        /// everything there.
+        mark_above: bool = false, 0.0 => 1.0;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false, 0.0 => 1.0;
         /// Signal a packet with a probability in proportion to its size.
@@ -84,7 +88,7 @@ impl AredParams {
             wait: self.wait,
             queue_in_bytes: self.queue_in_bytes,
             by_size: self.by_size,
-            mark_above: false,
+            mark_above: self.mark_above,
         }
     }
 
@@ -108,6 +112,9 @@ impl AredParams {
         least_max_p(site.rate)
     }
 }
+
+/// The value of `max_p` below which Linux's red does not lower it.
+const LINUX_BOTTOM: f64 = 0.01;
 
 /// The part of the range between the thresholds in which adaptation leaves max_p alone.
 const QUIET: (f64, f64) = (0.4, 0.6);
@@ -134,6 +141,10 @@ impl LawParams for AredParams {
     }
 
     fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        if self.mark_above {
+            let allowed = "false in the kernel's header";
+            return Err(ParamError::new("mark_above", true, allowed));
+        }
         let red = self.red(site);
         let length = |pkts| fixed_point::length("max_th", pkts, site);
         let adaptation = self.adaptation(&red, site);
@@ -152,6 +163,22 @@ impl LawParams for AredParams {
             config,
             state: Red::new(red, site).twin_state(),
         }))
+    }
+
+    /// tc-red(8) with `adaptive`: the kernel's adaptation has constants (`red_adaptative_algo`).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let law_site = site.queue.law_site();
+        Tc::new("red").defaults(self, &["alpha", "beta", "interval", "top"])?;
+        let Some(mut tc) = self.red(&law_site).tc(queue, site)? else {
+            return Ok(None);
+        };
+        let bottom = self.bottom(&law_site);
+        if (bottom - LINUX_BOTTOM).abs() > 1e-12 {
+            let allowed = format!("{LINUX_BOTTOM}, which Linux's red always has");
+            return Err(ParamError::new("bottom", bottom, allowed));
+        }
+        tc.word("adaptive");
+        Ok(Some(tc))
     }
 
     /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation

@@ -3,7 +3,7 @@
 
 use crate::cast::{whole_u32, whole_u64};
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
-use crate::law_params::{fits_buffer, LawParams};
+use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::laws::codel::settings;
 use crate::param::{ParamError, Value};
@@ -49,10 +49,6 @@ params! {
 }
 
 impl LawParams for CobaltParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
     /// It has no linear model, as CoDel has none.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))

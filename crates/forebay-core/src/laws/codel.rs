@@ -2,7 +2,7 @@
 //! packets have waited longer than the target for an interval.
 
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
-use crate::law_params::{fits_buffer, LawParams};
+use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::param::{ParamError, Value};
 use crate::params;
@@ -81,10 +81,6 @@ pub fn settings(conditions: &Conditions) -> Vec<Settings> {
 }
 
 impl LawParams for CodelParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
     /// It has no linear model: the time between signals, not their probability, is what it sets,
     /// and it does so by the time for which the delay has been above the target.
     fn search(conditions: &Conditions) -> Search {

@@ -6,7 +6,7 @@ use crate::difference::{Coefficients, Difference};
 use crate::law::{
     Ecn, FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
-use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -53,10 +53,6 @@ params! {
 }
 
 impl LawParams for Pi2Params {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Pi2(Periodic::new(Root::new(self, site))))
     }

@@ -7,7 +7,7 @@ use crate::cast::whole_u64;
 use crate::clock::{self, State, Ticking};
 use crate::difference::Coefficients;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
-use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params};
@@ -186,10 +186,6 @@ impl PieParams {
 }
 
 impl LawParams for PieParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Pie::new(self, site))
     }
