@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,17 @@ def identify(
     if from_s is not None and to_s is not None and from_s >= to_s:
         raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
     queues = queue_records.read_records(trace, seconds("--interval", interval))
-    queues = [one for one in queues if only is None or only in one.name]
+    queues = [queue for queue in queues if only is None or only in queue.name]
+    # The counters of a qdisc with others under it, such as mq's, are sums of theirs.
+    sums = [queue for queue in queues if queue.children]
+    if len(sums) < len(queues):
+        queues = [queue for queue in queues if not queue.children]
+        for queue in sums:
+            print(
+                f"{queue.name} is left out: it counts what the {queue.children} queues under it "
+                f"count; --only chooses it",
+                file=sys.stderr,
+            )
     if not queues:
         raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
@@ -143,6 +154,8 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
             console.print(f"  not identified: {why}", markup=False)
+    for remark in numbers.remarks:
+        console.print(f"  {remark}", markup=False)
     console.print(f"  assumed: {numbers.assumed}", markup=False)
     if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
         console.print(
