@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Change, list[str]]] = {
         wrapped,
         [
             "the counter of bytes passed 2^32 at line 2667: it was continued",
-            "the counter of packets passed 2^32 at line 3201: it was continued",
+            "the counter of packets passed 2^32 at line 3200: it was continued",
         ],
     ),
 }

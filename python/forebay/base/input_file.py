@@ -15,6 +15,8 @@ from typing import IO, cast
 
 from forebay._native import ScenarioError
 
+#: Most bytes of a data file that a scenario names, compressed or not: it is held in memory.
+MOST_DATA_BYTES = 10**9
 #: How a compressed file begins, what reads it, and what the format is called.
 COMPRESSIONS: list[tuple[bytes, Callable[[IO[bytes]], IO[bytes]], str]] = [
     (b"\x1f\x8b", lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)), "gzip"),
@@ -107,6 +109,16 @@ def decompressed(data: bytes, name: str, most_bytes: int) -> bytes:
             )
         return unpacked
     return data
+
+
+def data(name: str, contents: bytes) -> bytes:
+    """Return a capture, a list of packets or a rate trace as the reader of scenarios takes it.
+
+    It is decompressed, and a text with a byte order mark is in UTF-8. Raises `ScenarioError`, as
+    `decompressed` and `as_utf8` do.
+    """
+    shown = printable(name)
+    return as_utf8(decompressed(contents, shown, MOST_DATA_BYTES), shown)
 
 
 def as_utf8(data: bytes, name: str) -> bytes:
