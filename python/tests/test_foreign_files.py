@@ -29,16 +29,14 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("driver")
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FUZZ.glob("*.py")))
+@pytest.mark.parametrize("name", ["flent_files", "saved_results", "queue_logs"])
 def test_a_mutated_file_is_read_or_is_one_line(name: str, fuzz: ModuleType) -> None:
     """`make fuzz` tries more of them."""
-    if name == "driver":
-        return
     target = importlib.import_module(name)
     rng = random.Random(7)
     for data in target.INPUTS:
         assert fuzz.fault(target.target, data) == ""
-    for _ in range(60):
+    for _ in range(40):
         data = fuzz.mutated(rng, target.INPUTS)
         assert fuzz.fault(target.target, data) == "", data[:2000]
 

@@ -17,6 +17,7 @@ from forebay.cli.options import OutputOptions, Tcp
 if TYPE_CHECKING:
     from forebay.base.publication import Content
     from forebay.identification.estimate import Identified
+    from forebay.identification.queue_records import QueueRecord
     from forebay.identification.response import IdentifiedResponse
 
 #: Most queues that are shown in full.
@@ -65,16 +66,7 @@ def identify(
         raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
     queues = queue_records.read_records(trace, seconds("--interval", interval))
     queues = [queue for queue in queues if only is None or only in queue.name]
-    # The counters of a qdisc with others under it, such as mq's, are sums of theirs.
-    sums = [queue for queue in queues if queue.children]
-    if len(sums) < len(queues):
-        queues = [queue for queue in queues if not queue.children]
-        for queue in sums:
-            print(
-                f"{queue.name} is left out: it counts what the {queue.children} queues under it "
-                f"count; --only chooses it",
-                file=sys.stderr,
-            )
+    queues = _counted_once(queues)
     if not queues:
         raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
@@ -93,6 +85,23 @@ def identify(
             print(f"{len(queues) - MOST} more queues are left out: choose with --only")
     if call.folder is not None:
         _write(found, call.folder, show=not call.as_json)
+
+
+def _counted_once(queues: list[QueueRecord]) -> list[QueueRecord]:
+    """Return the queues without those that only count what others count, such as mq's.
+
+    Those that are left out are named on standard error; they remain where there are no others.
+    """
+    sums = [queue for queue in queues if queue.children]
+    if len(sums) == len(queues):
+        return queues
+    for queue in sums:
+        print(
+            f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
+            "--only chooses it",
+            file=sys.stderr,
+        )
+    return [queue for queue in queues if not queue.children]
 
 
 def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:

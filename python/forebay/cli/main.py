@@ -111,8 +111,9 @@ def _run(arguments: list[str]) -> int:
     except ScenarioError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
-    except UnicodeEncodeError as error:
-        # Names that are not UTF-8 have surrogates in Python; not every library takes them.
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+        # Names that are not UTF-8 have surrogates in Python; not every library and program takes
+        # them.
         name = _not_utf8([*arguments, str(Path.cwd())])
         if not name:
             raise

@@ -8,7 +8,7 @@ both sides do.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,19 +100,13 @@ def parts(times_s: Floats, counters: Floats, lines: Sequence[int], where: str) -
     back, ahead = steps_s < 0, steps_s > GAP * step_s
     usual = np.median(growth[~(reset | back | ahead)], axis=0) if len(growth) else growth
     stepped = back | (ahead & ~reset & (growth[:, 0] <= STEP_GROWTH * max(usual[0], 1.0)))
-    for flags, told in [
-        (stepped, lambda i: f"the clock stepped by {_signed_s(steps_s[i] - step_s)}"),
-        (ahead & ~stepped, lambda i: f"there is no sample for {_short(steps_s[i])} s"),
-        (reset, lambda _: "the counters begin anew"),
-    ]:
-        events = [f"{told(i)} at line {line[i + 1]}" for i in np.flatnonzero(flags)[:MOST_TOLD]]
-        remarks += _told(events, int(flags.sum()), "the record was split there")
+    remarks += _events(line, steps_s - step_s, steps_s, stepped, ahead & ~stepped, reset)
     for name, flags in zip(COUNTERS, wrapped.T, strict=True):
-        rows = np.flatnonzero(flags)
-        events = [
-            f"the counter of {name} passed 2^32 at line {line[i + 1]}" for i in rows[:MOST_TOLD]
-        ]
-        remarks += _told(events, len(rows), "it was continued")
+        remarks += _told(
+            lambda i, name=name: f"the counter of {name} passed 2^32 at line {line[i + 1]}",
+            flags,
+            "it was continued",
+        )
     ends = [0, *(np.flatnonzero(reset | back | ahead) + 1).tolist(), len(times_s)]
     pieces = [slice(a, b) for a, b in itertools.pairwise(ends)]
     long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST]
@@ -144,11 +138,37 @@ def _unwrapped(counters: Floats) -> tuple[Floats, Flags]:
     return counters + more, flags
 
 
-def _told(events: list[str], count: int, done: str) -> list[str]:
-    """Return one remark on events of a kind, which names the first of them."""
-    if not count:
+def _events(
+    line: NDArray[np.int64],
+    moved_s: Floats,
+    steps_s: Floats,
+    stepped: Flags,
+    silent: Flags,
+    reset: Flags,
+) -> list[str]:
+    """Return remarks on where the record is split: for each step, what is true of it."""
+    kinds: list[tuple[Flags, Callable[[int], str]]] = [
+        (stepped, lambda i: f"the clock stepped by {_signed_s(moved_s[i])}"),
+        (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s"),
+        (reset, lambda _: "the counters begin anew"),
+    ]
+    remarks = []
+    for flags, told in kinds:
+        remarks += _told(
+            lambda i, told=told: f"{told(i)} at line {line[i + 1]}",
+            flags,
+            "the record was split there",
+        )
+    return remarks
+
+
+def _told(event: Callable[[int], str], flags: Flags, done: str) -> list[str]:
+    """Return one remark on the events of a kind, which names the first of them."""
+    rows = np.flatnonzero(flags)
+    if not len(rows):
         return []
-    more = f", and {count - len(events)} times more" if count > len(events) else ""
+    events = [event(int(i)) for i in rows[:MOST_TOLD]]
+    more = f", and {len(rows) - len(events)} times more" if len(rows) > len(events) else ""
     return [f"{', '.join(events)}{more}: {done}"]
 
 
