@@ -370,6 +370,27 @@ class LinkInfo:
     #: the law that it has whichever law is under test
     law: LawInfo | None
 
+class FrameCounts:
+    """Frames of a capture by what was made of them."""
+
+    def __init__(
+        self,
+        frames: int,
+        not_ip: int,
+        too_short: int,
+        without_time: int,
+        longer_than_recorded: int,
+    ) -> None: ...
+    frames: int
+    #: left out: no IP packet in them
+    not_ip: int
+    #: left out: too little of them was captured
+    too_short: int
+    #: left out: they have no time
+    without_time: int
+    #: taken with the length of their IP header, which exceeds that of their record
+    longer_than_recorded: int
+
 class TrafficInfo:
     """A set of like flows."""
 
@@ -389,6 +410,7 @@ class TrafficInfo:
         ecn: str,
         pacing: bool,
         file: str | None,
+        frames: FrameCounts | None,
         client: str | None,
         server: str | None,
         program_files: Sequence[str],
@@ -414,6 +436,8 @@ class TrafficInfo:
     pacing: bool
     #: name of the file with its packets, where they came once
     file: str | None
+    #: frames of that file by what was made of them, where it is a capture
+    frames: FrameCounts | None
     #: programs at both ends, and the files that they need; None and empty for other kinds
     client: str | None
     server: str | None

@@ -139,8 +139,11 @@ def test_the_command_writes_one_page(saved: Path, tmp_path: Path, cli: Cli) -> N
 def test_what_cannot_be_compared_is_one_line(saved: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "metrics.json").write_text("{}")
     for words, wrong in [
-        ((saved / "large", tmp_path), "allowed: a folder that forebay run or forebay study has"),
-        ((saved / "large", tmp_path / "none"), "allowed: a folder that forebay run or"),
+        (
+            (saved / "large", tmp_path),
+            "is not a result of forebay run, or is damaged (metrics.json)",
+        ),
+        ((saved / "large", tmp_path / "none"), "has no result; expected a folder that forebay run"),
         ((saved / "swept", saved / "large"), "compare: found no point in both"),
         ((saved / "large", saved / "codel"), "compare: found no law in both: "),
         ((saved / "large", saved / "small", "--metric", "delay"), '--metric: found "delay"'),

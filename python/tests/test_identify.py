@@ -298,8 +298,11 @@ def test_a_design_from_what_was_identified(records: list[Path], tmp_path: Path, 
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["identify", "nothing"], "allowed: a folder with samples.parquet"),
-        (["identify", "bad.jsonl"], "bad.jsonl:1: found no JSON"),
+        (
+            ["identify", "nothing"],
+            "does not exist or is no file; expected a folder with samples.parquet",
+        ),
+        (["identify", "bad.jsonl"], "bad.jsonl:1: is no line of `tc -s -j qdisc`: "),
         (["identify", "no-times.jsonl"], "a time in s before each sample, or --interval"),
         (["design", "pi", "--from", "empty.toml"], "found no rate"),
         (["design", "pi", "--rate", "1Mbit/s", "--flows", "2"], "--rtt: found nothing"),

@@ -4,6 +4,8 @@ use crate::cast::whole_u64;
 use crate::param::ParamError;
 use crate::units::{Rate, Span, Time};
 
+/// Most characters of a line that a message has.
+const SHOWN: usize = 40;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Times at which a link can send, as recorded in cellular networks: 1500 bytes at each time,
@@ -25,6 +27,8 @@ impl RateTrace {
     /// The first line that is no time or is less than the one before; a file without capacity.
     pub fn parse(text: &[u8], key: &str, file: &str) -> Result<RateTrace, ParamError> {
         let mut times_ms: Vec<u32> = Vec::new();
+        // A text of Windows may begin with the mark of UTF-8.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         for (i, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() {
@@ -36,10 +40,9 @@ impl RateTrace {
             match time.filter(|time| *time >= least) {
                 Some(time) => times_ms.push(time),
                 None => {
-                    let line = String::from_utf8_lossy(line);
                     return Err(ParamError::new(
                         key,
-                        format!("{line:?} in line {} of {file:?}", i + 1),
+                        format!("{} in line {} of {file:?}", shown(line), i + 1),
                         "a whole number of ms a line, none less than the one before",
                     ));
                 }
@@ -83,12 +86,25 @@ impl RateTrace {
     }
 }
 
+/// Returns the start of a line for a message; a line of binary data is not shown.
+fn shown(line: &[u8]) -> String {
+    let is_text = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
+    let text = String::from_utf8_lossy(line);
+    if !text.chars().take(SHOWN).all(is_text) {
+        return "binary data".into();
+    }
+    let short: String = text.chars().take(SHOWN).collect();
+    format!("{short:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lines_are_times_in_order() {
+        let marked = RateTrace::parse(b"\xef\xbb\xbf1\r\n2\r\n", "trace", "a.down").unwrap();
+        assert_eq!(marked.times_ms, [1, 2]);
         let read = RateTrace::parse(b"0\n3\n\n3\r\n70\n100", "trace", "a.down").unwrap();
         assert_eq!(read.times_ms, [0, 3, 3, 70, 100]);
         assert_eq!(read.mean_rate().as_bps(), 600_000);
@@ -115,6 +131,7 @@ mod tests {
             ("1\n2\nx\n", "\"x\" in line 3 of \"a.down\""),
             ("5\n4\n", "\"4\" in line 2 of \"a.down\""),
             ("1\n-1\n", "\"-1\" in line 2 of \"a.down\""),
+            ("\u{1b}[2J\0\n", "binary data in line 1 of \"a.down\""),
             ("", "\"a.down\" without a time above 0"),
             ("0\n0\n", "\"a.down\" without a time above 0"),
         ] {

@@ -25,6 +25,25 @@ pub struct Arrivals {
     pub hosts: Vec<(u16, u16)>,
     /// Size of the largest packet.
     pub largest_bytes: u16,
+    /// What of the file was not as it should be.
+    pub counts: FrameCounts,
+}
+
+/// Frames of a capture by what was made of them. A list of packets has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// All frames of the capture.
+    pub frames: u64,
+    /// Frames that hold no IP packet, and are left out.
+    pub not_ip: u64,
+    /// Frames of which too little was captured to tell the packet's length and addresses; they are
+    /// left out.
+    pub too_short: u64,
+    /// Frames without a time (simple packet blocks of pcapng); they are left out.
+    pub without_time: u64,
+    /// Packets that are longer by their IP header than their frames were by the capture's record;
+    /// they are taken with the length of the IP header.
+    pub longer_than_recorded: u64,
 }
 
 /// A packet that comes to a queue.
@@ -111,6 +130,7 @@ pub(crate) struct Builder<K> {
     hosts: Vec<(u16, u16)>,
     packets: Vec<Arrival>,
     largest_bytes: u16,
+    pub counts: FrameCounts,
     /// Addresses of a packet that the selection left out.
     passed_over: Option<(std::net::IpAddr, std::net::IpAddr)>,
 }
@@ -121,6 +141,7 @@ pub(crate) struct Built {
     hosts: Vec<(u16, u16)>,
     pub packets: Vec<Arrival>,
     largest_bytes: u16,
+    pub counts: FrameCounts,
     pub passed_over: Option<(std::net::IpAddr, std::net::IpAddr)>,
 }
 
@@ -132,6 +153,7 @@ impl Built {
             flows: self.flows,
             hosts: self.hosts,
             largest_bytes: self.largest_bytes,
+            counts: self.counts,
         }
     }
 }
@@ -145,6 +167,7 @@ impl<K: Hash + Eq> Builder<K> {
             hosts: Vec::new(),
             packets: Vec::new(),
             largest_bytes: 0,
+            counts: FrameCounts::default(),
             passed_over: None,
         }
     }
@@ -229,6 +252,7 @@ impl<K: Hash + Eq> Builder<K> {
             hosts: self.hosts,
             packets: self.packets,
             largest_bytes: self.largest_bytes,
+            counts: self.counts,
             passed_over: self.passed_over,
         }
     }

@@ -1,11 +1,7 @@
 //! Captures: pcap in either order of bytes with microseconds or nanoseconds, and pcapng.
 
 use pcap_file::pcap::PcapParser;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::PcapNgParser;
-use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
+use pcap_file::{Endianness, PcapError, TsResolution};
 
 use crate::arrivals::{Builder, Built, Found, Selection, Wrong};
 use crate::ip::{Flow, Headers};
@@ -13,9 +9,18 @@ use crate::link_layer::{LinkLayer, READ};
 
 const NANOS: i128 = 1_000_000_000;
 
-/// Blocks of pcapng that hold a packet and its time: today's, and the one before it.
-const ENHANCED: u32 = 6;
+/// Blocks of pcapng: the start of a section, an interface, and those that hold a packet, of which
+/// the obsolete one came before the enhanced one, and the simple one has no time.
+const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const INTERFACE: u32 = 1;
 const OBSOLETE: u32 = 2;
+const SIMPLE: u32 = 3;
+const ENHANCED: u32 = 6;
+/// Options of an interface: the resolution of its clock, the length of the check sequence at the
+/// end of its frames, and the offset of its clock in s.
+const TS_RESOLUTION: u16 = 9;
+const FCS_LENGTH: u16 = 13;
+const TS_OFFSET: u16 = 14;
 
 /// The formats of captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,6 @@ pub fn read(contents: &[u8], format: Format, selection: &Selection) -> Result<Bu
         selection,
         builder: Builder::new(selection),
         zero_ns: None,
-        frames: 0,
     };
     match format {
         Format::Pcap => pcap(contents, &mut taken)?,
@@ -52,33 +56,66 @@ pub fn read(contents: &[u8], format: Format, selection: &Selection) -> Result<Bu
     Ok(taken.builder.build())
 }
 
+/// What stands around IP in the frames of a capture or an interface.
+#[derive(Clone, Copy)]
+struct Link {
+    layer: LinkLayer,
+    /// Bytes of the frame check sequence at the end of each frame.
+    fcs_bytes: usize,
+}
+
+impl Link {
+    /// Returns the link of a link type whose high bits may give the length of the frame check
+    /// sequence in words of 16 bits (draft-ietf-opsawg-pcap).
+    fn of(link_type: u32) -> Result<Link, Wrong> {
+        const HAS_FCS: u32 = 1 << 26;
+        let layer = LinkLayer::of(link_type).ok_or_else(|| Wrong {
+            found: format!("link type {}", link_type & 0xffff),
+            allowed: READ,
+        })?;
+        let words = usize::try_from(link_type >> 28).unwrap_or(0);
+        let fcs_bytes = if link_type & HAS_FCS == 0 {
+            0
+        } else {
+            2 * words
+        };
+        Ok(Link { layer, fcs_bytes })
+    }
+}
+
 /// The packets so far.
 struct Taken<'a> {
     selection: &'a Selection,
     builder: Builder<Flow>,
     /// Time of the first frame.
     zero_ns: Option<i128>,
-    frames: u64,
 }
 
 impl Taken<'_> {
-    /// A frame of `length` bytes, of which `start` was captured.
-    fn frame(
-        &mut self,
-        link: LinkLayer,
-        at_ns: i128,
-        start: &[u8],
-        length: u32,
-    ) -> Result<(), Wrong> {
-        self.frames += 1;
+    /// Takes a frame of `length` bytes, of which `start` was captured.
+    fn frame(&mut self, link: Link, at_ns: i128, start: &[u8], length: u32) -> Result<(), Wrong> {
+        let counts = &mut self.builder.counts;
+        counts.frames += 1;
         let zero_ns = *self.zero_ns.get_or_insert(at_ns);
-        let Some(ip_at) = link.ip_at(start) else {
+        let recorded = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .max(start.len());
+        let recorded = recorded.saturating_sub(link.fcs_bytes);
+        let start = &start[..start.len().min(recorded)];
+        let Some(ip_at) = link.layer.ip_at(start) else {
+            counts.not_ip += 1;
             return Ok(());
         };
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
         let packet = start.get(ip_at..).unwrap_or(&[]);
-        let length = length.saturating_sub(ip_at).max(packet.len());
-        let Some(headers) = Headers::read_start(packet, length) else {
+        let recorded = recorded.saturating_sub(ip_at).max(packet.len());
+        // A capture that was cut, and does not say so, has frames shorter than their packets.
+        let claimed = Headers::claimed_length(packet).unwrap_or(0);
+        let Some(headers) = Headers::read_start(packet, recorded.max(claimed)) else {
+            if packet.len() < recorded {
+                counts.too_short += 1;
+            } else {
+                counts.not_ip += 1;
+            }
             return Ok(());
         };
         let flow = headers.flow;
@@ -86,6 +123,8 @@ impl Taken<'_> {
             self.builder.pass_over(flow.source, flow.destination);
             return Ok(());
         }
+        counts.longer_than_recorded += u64::from(claimed > recorded);
+        let frame = counts.frames;
         let found = Found {
             at_ns: at_ns - zero_ns,
             bytes: headers.bytes,
@@ -99,35 +138,32 @@ impl Taken<'_> {
         number
             .and_then(|number| self.builder.push(number, &found))
             .map_err(|wrong| Wrong {
-                found: format!("{} (frame {})", wrong.found, self.frames),
+                found: format!("{} (frame {frame})", wrong.found),
                 ..wrong
             })
     }
 
-    fn broken(&self, error: &PcapError) -> Wrong {
-        let next = self.frames + 1;
+    /// Returns what is wrong with the frame after the last one.
+    fn wrong(&self, what: &str) -> Wrong {
         Wrong {
-            found: match error {
-                PcapError::IncompleteBuffer => format!("frame {next} cut off"),
-                PcapError::InvalidField(what) => format!("frame {next} broken: {what}"),
-                other => format!("frame {next} broken: {other}"),
-            },
+            found: format!("frame {} {what}", self.builder.counts.frames + 1),
             allowed: "a whole capture (editcap repairs one that ends early)",
         }
     }
-}
 
-fn link_layer(link: DataLink) -> Result<LinkLayer, Wrong> {
-    LinkLayer::of(link).ok_or_else(|| Wrong {
-        found: format!("link type {}", u32::from(link)),
-        allowed: READ,
-    })
+    fn broken(&self, error: &PcapError) -> Wrong {
+        match error {
+            PcapError::IncompleteBuffer => self.wrong("cut off"),
+            PcapError::InvalidField(what) => self.wrong(&format!("broken: {what}")),
+            other => self.wrong(&format!("broken: {other}")),
+        }
+    }
 }
 
 fn pcap(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
     let (mut rest, parser) = PcapParser::new(contents).map_err(|error| taken.broken(&error))?;
     let header = parser.header();
-    let link = link_layer(header.datalink)?;
+    let link = Link::of(header.datalink.into())?;
     let fraction_ns = match header.ts_resolution {
         TsResolution::MicroSecond => 1000,
         TsResolution::NanoSecond => 1,
@@ -146,67 +182,142 @@ fn pcap(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
 
 /// How an interface's frames and times are read.
 struct Interface {
-    link: LinkLayer,
+    link: Link,
     /// Ticks of its clock in a second.
     ticks_per_s: i128,
     offset_ns: i128,
 }
 
 impl Interface {
-    fn of(block: &InterfaceDescriptionBlock) -> Result<Interface, Wrong> {
-        let (mut ticks_per_s, mut offset_ns) = (1_000_000, 0);
-        for option in &block.options {
-            match option {
-                // A power of ten, or of two with the first bit set.
-                InterfaceDescriptionOption::IfTsResol(resolution) => {
-                    let power = u32::from(resolution & 0x7f);
-                    let base: i128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-                    let ticks = base.checked_pow(power).filter(|ticks| *ticks <= 1 << 62);
-                    ticks_per_s = ticks.ok_or_else(|| Wrong {
-                        found: format!("a clock with resolution {resolution}"),
-                        allowed: "a resolution in the range of pcapng",
-                    })?;
-                }
-                InterfaceDescriptionOption::IfTsOffset(seconds) => {
-                    offset_ns = NANOS * i128::from(seconds.cast_signed());
-                }
-                _ => {}
+    /// Reads the description of an interface. Options of text, in whichever encoding, are not read.
+    fn of(body: &[u8], order: Endianness) -> Option<Result<Interface, Wrong>> {
+        let link = match Link::of(u16_at(body, 0, order)?.into()) {
+            Ok(link) => link,
+            Err(wrong) => return Some(Err(wrong)),
+        };
+        let mut interface = Interface {
+            link,
+            ticks_per_s: 1_000_000,
+            offset_ns: 0,
+        };
+        let mut rest = body.get(8..)?;
+        // Some tools end the options without the option that ends them.
+        while let (Some(code), Some(length)) = (u16_at(rest, 0, order), u16_at(rest, 2, order)) {
+            let length = usize::from(length);
+            let Some(value) = rest.get(4..4 + length) else {
+                break;
+            };
+            if let Err(wrong) = interface.option(code, value, order) {
+                return Some(Err(wrong));
             }
+            rest = rest.get(4 + length.next_multiple_of(4)..).unwrap_or(&[]);
         }
-        Ok(Interface {
-            link: link_layer(block.linktype)?,
-            ticks_per_s,
-            offset_ns,
+        Some(Ok(interface))
+    }
+
+    fn option(&mut self, code: u16, value: &[u8], order: Endianness) -> Result<(), Wrong> {
+        match (code, value) {
+            // A power of ten, or of two with the first bit set.
+            (TS_RESOLUTION, [resolution, ..]) => {
+                let power = u32::from(resolution & 0x7f);
+                let base: i128 = if resolution & 0x80 == 0 { 10 } else { 2 };
+                let ticks = base.checked_pow(power).filter(|ticks| *ticks <= 1 << 62);
+                self.ticks_per_s = ticks.ok_or_else(|| Wrong {
+                    found: format!("a clock with resolution {resolution}"),
+                    allowed: "a resolution in the range of pcapng",
+                })?;
+            }
+            // In bits; some tools write it in bytes.
+            (FCS_LENGTH, [length, ..]) => {
+                let length = usize::from(*length);
+                self.link.fcs_bytes = if length < 16 { length } else { length / 8 };
+            }
+            (TS_OFFSET, [..]) => {
+                if let Some(seconds) = u64_at(value, 0, order) {
+                    self.offset_ns = NANOS * i128::from(seconds.cast_signed());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A block of pcapng. The crate for captures reads every text in a section and an interface, and
+/// refuses those that are not UTF-8, as interfaces of Windows have.
+struct Block<'a> {
+    kind: u32,
+    body: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// Reads the first block of `contents`; a section sets the order of bytes.
+    fn of(contents: &'a [u8], order: &mut Endianness) -> Result<Block<'a>, PcapError> {
+        if contents.len() < 12 {
+            return Err(PcapError::IncompleteBuffer);
+        }
+        if contents.starts_with(&SECTION) {
+            *order = match contents[8..12] {
+                [0x1a, 0x2b, 0x3c, 0x4d] => Endianness::Big,
+                [0x4d, 0x3c, 0x2b, 0x1a] => Endianness::Little,
+                _ => return Err(PcapError::InvalidField("a section without a byte order")),
+            };
+        }
+        let word = |at| u32_at(contents, at, *order).ok_or(PcapError::IncompleteBuffer);
+        let (kind, length) = (word(0)?, word(4)?);
+        let bytes = usize::try_from(length).map_err(|_| PcapError::IncompleteBuffer)?;
+        if bytes < 12 || bytes % 4 != 0 {
+            return Err(PcapError::InvalidField("a block with an impossible length"));
+        }
+        if contents.len() < bytes {
+            return Err(PcapError::IncompleteBuffer);
+        }
+        if word(bytes - 4)? != length {
+            return Err(PcapError::InvalidField("the two lengths of a block differ"));
+        }
+        Ok(Block {
+            kind,
+            body: &contents[8..bytes - 4],
+            rest: &contents[bytes..],
         })
     }
 }
 
 fn pcapng(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
-    let (mut rest, mut parser) =
-        PcapNgParser::new(contents).map_err(|error| taken.broken(&error))?;
+    let mut rest = contents;
+    let mut order = Endianness::Little;
     let mut interfaces: Vec<Interface> = Vec::new();
     while !rest.is_empty() {
-        let (after, block) = parser
-            .next_raw_block(rest)
-            .map_err(|error| taken.broken(&error))?;
-        rest = after;
         // A new section begins without interfaces.
-        interfaces.truncate(parser.interfaces().len());
-        for block in &parser.interfaces()[interfaces.len()..] {
-            interfaces.push(Interface::of(block)?);
+        if rest.starts_with(&SECTION) {
+            interfaces.clear();
         }
-        if !matches!(block.type_, ENHANCED | OBSOLETE) {
-            continue;
+        let block = Block::of(rest, &mut order).map_err(|error| taken.broken(&error))?;
+        rest = block.rest;
+        match block.kind {
+            INTERFACE => match Interface::of(block.body, order) {
+                Some(interface) => interfaces.push(interface?),
+                None => return Err(taken.wrong("broken: an interface that is cut off")),
+            },
+            SIMPLE => {
+                taken.builder.counts.frames += 1;
+                taken.builder.counts.without_time += 1;
+            }
+            ENHANCED | OBSOLETE => {
+                // Options behind the packet are passed over: some tools do not end them.
+                let packet = PacketBlock::of(block.kind, block.body, order)
+                    .ok_or_else(|| taken.wrong("broken: a block of a packet"))?;
+                let interface = interfaces
+                    .get(packet.interface)
+                    .ok_or_else(|| taken.wrong("broken: an interface that is not described"))?;
+                let ticks = i128::from(packet.ticks);
+                let at_ns = NANOS * ticks / interface.ticks_per_s + interface.offset_ns;
+                taken.frame(interface.link, at_ns, packet.start, packet.length)?;
+            }
+            // Names, statistics, secrets, journals and blocks of others hold no packet.
+            _ => {}
         }
-        // Options behind the packet are passed over: some tools do not end them.
-        let packet = PacketBlock::of(block.type_, &block.body, parser.section().endianness)
-            .ok_or_else(|| taken.broken(&PcapError::InvalidField("a block of a packet")))?;
-        let Some(interface) = interfaces.get(packet.interface) else {
-            let none = PcapError::InvalidInterfaceId(0);
-            return Err(taken.broken(&none));
-        };
-        let at_ns = NANOS * i128::from(packet.ticks) / interface.ticks_per_s + interface.offset_ns;
-        taken.frame(interface.link, at_ns, packet.start, packet.length)?;
     }
     Ok(())
 }
@@ -221,13 +332,7 @@ struct PacketBlock<'a> {
 
 impl<'a> PacketBlock<'a> {
     fn of(kind: u32, body: &'a [u8], order: Endianness) -> Option<PacketBlock<'a>> {
-        let word = |at: usize| {
-            let bytes = body.get(at..at + 4)?.try_into().ok()?;
-            Some(match order {
-                Endianness::Big => u32::from_be_bytes(bytes),
-                Endianness::Little => u32::from_le_bytes(bytes),
-            })
-        };
+        let word = |at: usize| u32_at(body, at, order);
         let first = word(0)?;
         let interface = match (kind, order) {
             (ENHANCED, _) => first,
@@ -243,4 +348,24 @@ impl<'a> PacketBlock<'a> {
             start: body.get(20..)?.get(..captured)?,
         })
     }
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize, order: Endianness) -> Option<[u8; N]> {
+    let mut value: [u8; N] = bytes.get(at..at + N)?.try_into().ok()?;
+    if let Endianness::Big = order {
+        value.reverse();
+    }
+    Some(value)
+}
+
+fn u16_at(bytes: &[u8], at: usize, order: Endianness) -> Option<u16> {
+    bytes_at(bytes, at, order).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize, order: Endianness) -> Option<u32> {
+    bytes_at(bytes, at, order).map(u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize, order: Endianness) -> Option<u64> {
+    bytes_at(bytes, at, order).map(u64::from_le_bytes)
 }

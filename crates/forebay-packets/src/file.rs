@@ -2,8 +2,11 @@
 
 use forebay_core::ParamError;
 
-use crate::arrivals::{Arrivals, Selection, Wrong, FORMATS};
+use crate::arrivals::{Arrivals, Selection, Wrong};
 use crate::{capture, list};
+
+const NO_PACKETS: &str = "IPv4 or IPv6 in Ethernet (with VLAN tags, MPLS, PPPoE or LLC/SNAP), \
+                          Linux cooked, loopback, PPP or raw IP";
 
 impl Arrivals {
     /// Reads a capture (pcap, pcapng) or a list (CSV) of packets; the contents tell which it is.
@@ -36,7 +39,7 @@ impl Arrivals {
                         format!("no packet {of} in {file:?}"),
                         &format!("addresses of its packets, such as {from} to {to}"),
                     ),
-                    None => fault(format!("{file:?} without IP packets"), FORMATS),
+                    None => fault(format!("{file:?} without IP packets"), NO_PACKETS),
                 }
             }
             Ok(builder) => Ok(builder.finish()),

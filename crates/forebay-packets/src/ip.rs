@@ -121,6 +121,20 @@ impl Headers {
         }
     }
 
+    /// Returns the length that the IP header of a packet gives, of which `start` is there; `None`
+    /// for what is no IP packet, or has no length because it is larger than its field.
+    pub fn claimed_length(start: &[u8]) -> Option<usize> {
+        let claimed = match start.first()? >> 4 {
+            4 => usize::from(u16_at(start, 2)?),
+            6 => match usize::from(u16_at(start, 4)?) {
+                0 => 0,
+                payload => 40 + payload,
+            },
+            _ => 0,
+        };
+        (claimed > 0).then_some(claimed)
+    }
+
     /// Bytes of the IP header and of the TCP or UDP header above it.
     pub fn header_bytes(&self) -> u32 {
         self.bytes - self.payload_bytes()

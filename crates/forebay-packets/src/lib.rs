@@ -17,6 +17,6 @@ mod link_layer;
 mod list;
 mod prefix;
 
-pub use arrivals::{Arrival, Arrivals, Selection};
+pub use arrivals::{Arrival, Arrivals, FrameCounts, Selection};
 pub use capture_writer::{dropped_comment, CaptureWriter};
 pub use prefix::Prefix;

@@ -1,21 +1,24 @@
-//! What stands before the IP header in a capture.
-
-use pcap_file::DataLink;
+//! The headers that stand before the IP header in a frame of a capture.
 
 /// Types of Ethernet frames (IEEE 802).
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// VLAN tags: customer, provider.
-const TAGS: [u16; 2] = [0x8100, 0x88a8];
+/// VLAN tags: of customers and providers, and the types that providers used before 802.1ad.
+const TAGS: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
+/// Labels of MPLS (RFC 5332): towards one receiver, and towards several or named upstream.
+const MPLS: [u16; 2] = [0x8847, 0x8848];
+/// Types below this are lengths, of frames with a header of logical link control (IEEE 802.2).
+const LEAST_TYPE: u16 = 0x0600;
+/// LLC for the subnetwork access protocol (RFC 1042), whose organisations 0 and 0xf8 (bridge
+/// tunnels) mean that a type of Ethernet follows.
+const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
+const ETHERNET_TYPES: [[u8; 3]; 2] = [[0, 0, 0], [0, 0, 0xf8]];
 /// A session of PPPoE (RFC 2516), and the numbers of IP in PPP.
 const PPPOE: u16 = 0x8864;
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 
-/// Link types that the crate for captures has no name for.
-const LINUX_SLL2: u32 = 276;
-
-/// A link type that is read.
+/// What stands before IP, by the link type of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     Ethernet,
@@ -26,24 +29,38 @@ pub enum LinkLayer {
     LinuxCooked2,
     /// Four bytes of an address family (BSD's loopback).
     Loopback,
+    /// PPP, with or without the address and control bytes of HDLC.
+    Ppp,
+    /// PPPoE without the header of Ethernet.
+    Pppoe,
+    /// Cisco's HDLC: an address, a control byte, and a type of Ethernet.
+    CiscoHdlc,
 }
 
 /// The link types that are read, in words.
-pub const READ: &str = "Ethernet, raw IP, Linux cooked or loopback";
+pub const READ: &str =
+    "Ethernet, raw IP, Linux cooked, loopback, PPP, PPPoE or Cisco HDLC (tcpdump -i any has one)";
 
 impl LinkLayer {
-    pub fn of(link: DataLink) -> Option<LinkLayer> {
-        match link {
-            DataLink::ETHERNET => Some(LinkLayer::Ethernet),
-            DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some(LinkLayer::Raw),
-            DataLink::LINUX_SLL => Some(LinkLayer::LinuxCooked),
-            DataLink::NULL | DataLink::LOOP => Some(LinkLayer::Loopback),
-            _ if u32::from(link) == LINUX_SLL2 => Some(LinkLayer::LinuxCooked2),
+    /// Returns what the low 16 bits of a link type stand for (tcpdump.org/linktypes.html).
+    ///
+    /// 12 and 14 are raw IP on most systems and on OpenBSD, whose files have the system's own
+    /// number (DLT_RAW) instead of 101.
+    pub fn of(link_type: u32) -> Option<LinkLayer> {
+        match link_type & 0xffff {
+            1 => Some(LinkLayer::Ethernet),
+            12 | 14 | 101 | 228 | 229 => Some(LinkLayer::Raw),
+            113 => Some(LinkLayer::LinuxCooked),
+            276 => Some(LinkLayer::LinuxCooked2),
+            0 | 108 => Some(LinkLayer::Loopback),
+            9 | 50 => Some(LinkLayer::Ppp),
+            51 => Some(LinkLayer::Pppoe),
+            104 => Some(LinkLayer::CiscoHdlc),
             _ => None,
         }
     }
 
-    /// Where the IP header begins in `frame`; `None` where there is none.
+    /// Returns where the IP header begins in `frame`; `None` where there is none.
     pub fn ip_at(self, frame: &[u8]) -> Option<usize> {
         match self {
             LinkLayer::Raw => Some(0),
@@ -51,6 +68,10 @@ impl LinkLayer {
             LinkLayer::Ethernet => above(frame, 12, 14),
             LinkLayer::LinuxCooked => above(frame, 14, 16),
             LinkLayer::LinuxCooked2 => above(frame, 0, 20),
+            LinkLayer::Ppp if frame.starts_with(&[0xff, 0x03]) => above_ppp(frame, 2),
+            LinkLayer::Ppp => above_ppp(frame, 0),
+            LinkLayer::Pppoe => above_ppp(frame, 6),
+            LinkLayer::CiscoHdlc => above(frame, 2, 4),
         }
     }
 }
@@ -61,13 +82,36 @@ fn above(frame: &[u8], mut at: usize, mut next: usize) -> Option<usize> {
         match word(frame, at)? {
             IPV4 | IPV6 => return Some(next),
             tag if TAGS.contains(&tag) => (at, next) = (next + 2, next + 4),
-            PPPOE => {
-                let ip = matches!(word(frame, next + 6)?, PPP_IPV4 | PPP_IPV6);
-                return ip.then_some(next + 8);
+            label if MPLS.contains(&label) => return above_mpls(frame, next),
+            PPPOE => return above_ppp(frame, next + 6),
+            length if length < LEAST_TYPE => {
+                let header = frame.get(next..next + 6)?;
+                if header[..3] != SNAP || !ETHERNET_TYPES.iter().any(|it| header[3..] == *it) {
+                    return None;
+                }
+                (at, next) = (next + 6, next + 8);
             }
             _ => return None,
         }
     }
+}
+
+/// Goes from the first label of MPLS at `at` up to IP, which the last label does not name: it is
+/// told by its version (RFC 4928).
+fn above_mpls(frame: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let label = frame.get(at..at + 4)?;
+        at += 4;
+        if label[2] & 1 == 1 {
+            let version = frame.get(at)? >> 4;
+            return matches!(version, 4 | 6).then_some(at);
+        }
+    }
+}
+
+/// Goes from the protocol of PPP at `at` up to IP.
+fn above_ppp(frame: &[u8], at: usize) -> Option<usize> {
+    matches!(word(frame, at)?, PPP_IPV4 | PPP_IPV6).then_some(at + 2)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {
@@ -90,6 +134,22 @@ mod tests {
         assert_eq!(at(&[0x81, 0, 0, 5, 8, 0]), Some(18));
         assert_eq!(at(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 5, 8, 0]), Some(22));
         assert_eq!(at(&[0x88, 0x64, 0x11, 0, 0, 1, 0, 9, 0, 0x21]), Some(22));
+        // Tags of providers, of which some have types of their own.
+        assert_eq!(at(&[0x91, 0, 0, 1, 0x81, 0, 0, 5, 8, 0]), Some(22));
+        assert_eq!(at(&[0x92, 0, 0, 1, 0x93, 0, 0, 5, 0x86, 0xdd]), Some(22));
+        // One label of MPLS, and three; what follows is no IP in a pseudowire.
+        assert_eq!(at(&[0x88, 0x47, 0, 6, 0x41, 64]), Some(18));
+        let three = [0x88, 0x48, 0, 1, 0, 64, 0, 2, 0, 64, 0, 3, 1, 64];
+        assert_eq!(at(&three), Some(26));
+        assert_eq!(at(&[0x88, 0x47, 0, 6, 0x41, 64, 0, 0, 0, 0]), None);
+        assert_eq!(at(&[0x88, 0x47, 0, 6, 0x40, 64]), None);
+        // A length, then LLC and SNAP; also behind a tag.
+        assert_eq!(at(&[0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]), Some(22));
+        let tagged = [0x81, 0, 0, 5, 0, 60, 0xaa, 0xaa, 3, 0, 0, 0xf8, 8, 0];
+        assert_eq!(at(&tagged), Some(26));
+        // Spanning trees, and an organisation of its own.
+        assert_eq!(at(&[0, 60, 0x42, 0x42, 3, 0, 0, 0, 8, 0]), None);
+        assert_eq!(at(&[0, 60, 0xaa, 0xaa, 3, 0, 0, 0xc, 8, 0]), None);
         // ARP, and a frame that ends too soon.
         assert_eq!(at(&[8, 6]), None);
         assert_eq!(LinkLayer::Ethernet.ip_at(&[0; 13]), None);
@@ -102,5 +162,28 @@ mod tests {
         assert_eq!(LinkLayer::LinuxCooked.ip_at(&frame), Some(16));
         frame[0..2].copy_from_slice(&[0x86, 0xdd]);
         assert_eq!(LinkLayer::LinuxCooked2.ip_at(&frame), Some(20));
+    }
+
+    #[test]
+    fn ppp_and_hdlc_are_read_without_ethernet() {
+        let at = |link_type, frame: &[u8]| LinkLayer::of(link_type).unwrap().ip_at(frame);
+        assert_eq!(at(9, &[0, 0x21, 0x45]), Some(2));
+        assert_eq!(at(50, &[0xff, 3, 0, 0x57, 0x60]), Some(4));
+        assert_eq!(at(51, &[0x11, 0, 0, 1, 0, 9, 0, 0x21, 0x45]), Some(8));
+        assert_eq!(at(104, &[0x0f, 0, 8, 0, 0x45]), Some(4));
+        // Link control is no IP.
+        assert_eq!(at(9, &[0xc0, 0x21, 1]), None);
+    }
+
+    #[test]
+    fn the_low_half_of_a_link_type_counts() {
+        for raw in [12, 14, 101, 1 << 26 | 2 << 28 | 101] {
+            assert_eq!(LinkLayer::of(raw), Some(LinkLayer::Raw));
+        }
+        assert_eq!(
+            LinkLayer::of(1 << 26 | 2 << 28 | 1),
+            Some(LinkLayer::Ethernet)
+        );
+        assert_eq!(LinkLayer::of(105), None);
     }
 }

@@ -5,11 +5,13 @@ use forebay_core::TrafficClass;
 
 use crate::arrivals::{Builder, Built, Found, Selection, Wrong, FORMATS};
 
+/// Beyond this many seconds since the epoch no time is plausible.
+const MOST_NANOS: i128 = 1_000_000_000_000_000_000 * 1_000_000_000;
 /// Longest name of a flow, in bytes.
 const LONGEST_NAME: usize = 200;
 
 const HEADER: &str = "columns time_s, size_bytes and flow, and ecn and dscp if wanted, each once";
-const TIME: &str = "time_s: a decimal number of s, such as 12.000345";
+const TIME: &str = "time_s: a decimal number of s, such as 12.000345 or 1e-05";
 const SIZE: &str = "size_bytes: a whole number from 1 to 65535";
 const FLOW: &str = "flow: a name or number of 1 to 200 characters";
 const ECN: &str = "ecn: 0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)";
@@ -132,20 +134,66 @@ fn wrong(field: &[u8], allowed: &'static str) -> Wrong {
     }
 }
 
-/// A decimal number of seconds in ns; digits beyond the ninth are cut.
+/// Returns a decimal number of seconds in ns; digits beyond the ninth are cut. An exponent, as in
+/// 1e-05, moves the point.
 fn nanos(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 18 || !digits(whole) || !digits(fraction) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if whole.is_empty() || unsigned.is_empty() || unsigned.len() > 4 {
         return None;
     }
-    let kept = &fraction[..fraction.len().min(9)];
-    let scale = 10_i128.pow(9 - u32::try_from(kept.len()).ok()?);
-    let fraction: i128 = if kept.is_empty() {
-        0
-    } else {
-        kept.parse().ok()?
-    };
-    Some(whole.parse::<i128>().ok()? * 1_000_000_000 + fraction * scale)
+    if !is_number(whole) || !is_number(fraction) || !is_number(unsigned) {
+        return None;
+    }
+    let exponent: i64 = exponent.parse().ok()?;
+    // Digits before the point of the number of nanoseconds.
+    let before = i64::try_from(whole.len()).ok()? + exponent + 9;
+    let digits = whole.bytes().chain(fraction.bytes());
+    let mut nanos: i128 = 0;
+    let mut place = 0;
+    for digit in digits {
+        if place < before {
+            nanos = nanos
+                .checked_mul(10)?
+                .checked_add(i128::from(digit - b'0'))?;
+        }
+        place += 1;
+    }
+    if nanos > 0 {
+        let missing = u32::try_from((before - place).max(0)).ok()?;
+        nanos = nanos.checked_mul(10_i128.checked_pow(missing)?)?;
+    }
+    (nanos < MOST_NANOS).then_some(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nanos;
+
+    #[test]
+    fn times_are_decimal_numbers_with_or_without_an_exponent() {
+        for (text, expected) in [
+            ("0", 0),
+            ("12.000345", 12_000_345_000),
+            ("1600000000.000000001", 1_600_000_000_000_000_001),
+            ("1e-05", 10_000),
+            ("2.5E-3", 2_500_000),
+            ("1.7e+9", 1_700_000_000_000_000_000),
+            ("1.2345678901234567", 1_234_567_890),
+            ("1e-10", 0),
+            ("0e9999", 0),
+            ("0.000", 0),
+            ("1.", 1_000_000_000),
+        ] {
+            assert_eq!(nanos(text.as_bytes()), Some(expected), "{text}");
+        }
+        for text in [
+            "", ".5", "-1", "1e", "1e+", "e5", "1e5.5", "1,5", "1e99999", "1e19", "x", "1e-",
+        ] {
+            assert_eq!(nanos(text.as_bytes()), None, "{text}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use forebay_core::{Ecn, TrafficClass};
-use forebay_packets::{Arrival, Arrivals, Selection};
+use forebay_packets::{Arrival, Arrivals, FrameCounts, Selection};
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
@@ -261,7 +261,7 @@ fn what_is_wrong_with_a_capture_is_said_in_a_line() {
     let mut broken = whole.clone();
     let length = whole.len();
     broken[length - 4..].fill(9);
-    assert!(fault(&broken).contains("frame 4 broken: Block: initial_length != trailer_length"));
+    assert!(fault(&broken).contains("frame 4 broken: the two lengths of a block differ"));
     let radio = pcap(
         Endianness::Big,
         TsResolution::MicroSecond,
@@ -270,10 +270,146 @@ fn what_is_wrong_with_a_capture_is_said_in_a_line() {
     assert_eq!(
         fault(&radio),
         "file: found link type 105 in \"my.pcap\", \
-         allowed: Ethernet, raw IP, Linux cooked or loopback"
+         allowed: Ethernet, raw IP, Linux cooked, loopback, PPP, PPPoE or Cisco HDLC \
+         (tcpdump -i any has one)"
     );
     assert!(fault(b"\x1f\x8b\x08compressed").contains("a capture (pcap or pcapng), or a list"));
     assert!(fault(b"").contains("a capture (pcap or pcapng), or a list"));
+}
+
+/// A capture of `frames` with an interval of 10 ms between them.
+fn capture(link_type: u32, frames: &[Vec<u8>], lost: u32) -> Vec<u8> {
+    let mut contents = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, link_type]
+        .map(u32::to_le_bytes)
+        .concat();
+    for (i, frame) in (0..).zip(frames) {
+        let captured = u32::try_from(frame.len()).unwrap();
+        for word in [1000, 10_000 * i, captured, captured + lost] {
+            contents.extend(word.to_le_bytes());
+        }
+        contents.extend(frame);
+    }
+    contents
+}
+
+fn ethernet(types: &[u8], packet: &[u8]) -> Vec<u8> {
+    [&[0; 12], types, packet].concat()
+}
+
+#[test]
+fn frames_of_providers_hold_the_same_packets() {
+    let packet = v4(1, 2, UDP, 0, 60);
+    for types in [
+        &[8, 0][..],
+        &[0x88, 0x47, 0, 6, 0x41, 64],
+        &[0x88, 0x47, 0, 6, 0x40, 64, 0, 7, 0x41, 64],
+        &[0x91, 0, 0, 10, 0x81, 0, 0, 20, 8, 0],
+        &[
+            0x88, 0xa8, 0, 10, 0x81, 0, 0, 20, 0x88, 0x64, 0x11, 0, 0, 1, 0, 62, 0, 0x21,
+        ],
+        &[0, 68, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0],
+    ] {
+        let read = parse(&capture(1, &[ethernet(types, &packet)], 0), &all()).unwrap();
+        assert_eq!(
+            read.packets,
+            [arrival(0, 0, 60, 0, Ecn::NotEct, false)],
+            "{types:x?}"
+        );
+        let counts = FrameCounts {
+            frames: 1,
+            ..FrameCounts::default()
+        };
+        assert_eq!(read.counts, counts);
+    }
+}
+
+#[test]
+fn what_is_no_ip_packet_is_counted() {
+    let frames = [
+        ethernet(&[8, 6], &[0; 28]),
+        ethernet(&[8, 0], &v4(1, 2, UDP, 0, 60)),
+        ethernet(&[0x88, 0xcc], &[0; 40]),
+        // Less than its own header, and of no version.
+        ethernet(&[8, 0], &[&[0x45, 0, 0, 10][..], &[0; 30]].concat()),
+        ethernet(&[8, 0], &[0x15; 40]),
+    ];
+    let read = parse(&capture(1, &frames, 0), &all()).unwrap();
+    assert_eq!(read.packets.len(), 1);
+    let counts = FrameCounts {
+        frames: 5,
+        not_ip: 4,
+        ..FrameCounts::default()
+    };
+    assert_eq!(read.counts, counts);
+    // So little was captured that no length is known.
+    let short = [frames[1].clone(), frames[1][..30].to_vec()];
+    let read = parse(&capture(1, &short, 30), &all()).unwrap();
+    assert_eq!((read.packets.len(), read.counts.too_short), (1, 1));
+}
+
+#[test]
+fn the_length_of_the_ip_header_counts_where_a_record_is_shorter() {
+    // Cut to 60 bytes, and recorded as if the frames had been no longer.
+    let frames = [
+        ethernet(&[8, 0], &v4(1, 2, UDP, 0, 1400)),
+        ethernet(&[0x86, 0xdd], &v6(0, 900)),
+        ethernet(&[8, 0], &v4(1, 2, UDP, 0, 50)),
+    ];
+    let read = parse(&capture(1, &frames, 0), &all()).unwrap();
+    let sizes: Vec<u16> = read.packets.iter().map(|packet| packet.bytes).collect();
+    assert_eq!(sizes, [1400, 900, 50]);
+    assert_eq!(read.counts.longer_than_recorded, 2);
+}
+
+#[test]
+fn link_types_of_systems_and_check_sequences_are_read() {
+    let packet = v4(1, 2, UDP, 0, 60);
+    for link_type in [12, 14, 101, 228] {
+        let read = parse(&capture(link_type, &[packet.clone()], 0), &all()).unwrap();
+        assert_eq!(read.packets, [arrival(0, 0, 60, 0, Ecn::NotEct, false)]);
+    }
+    let checked = ethernet(&[8, 0], &[&packet[..], &[1, 2, 3, 4]].concat());
+    let with_fcs = 1 | 1 << 26 | 2 << 28;
+    let read = parse(&capture(with_fcs, &[checked.clone()], 0), &all()).unwrap();
+    assert_eq!(read.packets[0].bytes, 60);
+    // A packet too large for its length field has that of its frame, without the check sequence.
+    let mut large = checked;
+    large[16..18].fill(0);
+    let read = parse(&capture(with_fcs, &[large], 0), &all()).unwrap();
+    assert_eq!(read.packets[0].bytes, 60);
+}
+
+#[test]
+fn texts_of_a_pcapng_may_be_in_any_encoding() {
+    let mut contents = pcapng(Endianness::Little, Some(9));
+    // Behind the section: type and length, link type and snapshot length, options of Latin-1.
+    let at = usize::try_from(u32::from_le_bytes(contents[4..8].try_into().unwrap())).unwrap();
+    let name = [
+        2, 0, 4, 0, b'W', 0xfc, b'r', b'f', 3, 0, 3, 0, 0xe4, 0xff, 0x80, 0,
+    ];
+    contents.splice(at + 16..at + 16, name);
+    let length = u32::from_le_bytes(contents[at + 4..at + 8].try_into().unwrap()) + 16;
+    contents[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
+    let end = at + usize::try_from(length).unwrap();
+    contents[end - 4..end].copy_from_slice(&length.to_le_bytes());
+    assert_eq!(parse(&contents, &all()).unwrap().packets, expected());
+    // A simple packet block has no time.
+    let simple = [3_u32, 16, 0, 16].map(u32::to_le_bytes).concat();
+    contents.extend(simple);
+    let read = parse(&contents, &all()).unwrap();
+    assert_eq!((read.counts.frames, read.counts.without_time), (5, 1));
+}
+
+#[test]
+fn a_list_may_have_exponents_and_a_mark_of_its_encoding() {
+    let list = "\u{feff}time_s,size_bytes,flow\r\n0.0,1000,a\r\n1e-05,1000,a\r\n2e-05,1000,a\r\n";
+    let times: Vec<u64> = parse(list.as_bytes(), &all())
+        .unwrap()
+        .packets
+        .iter()
+        .map(|packet| packet.at_ns)
+        .collect();
+    assert_eq!(times, [0, 10_000, 20_000]);
 }
 
 #[test]
@@ -316,7 +452,7 @@ fn what_is_wrong_with_a_list_is_said_in_a_line() {
         (
             "time_s,size_bytes,flow\n",
             "without IP packets",
-            "a capture",
+            "IPv4 or IPv6",
         ),
         (
             "time_s,size_bytes,flow\n1,2\n",
@@ -324,8 +460,8 @@ fn what_is_wrong_with_a_list_is_said_in_a_line() {
             "as many values",
         ),
         (
-            "time_s,size_bytes,flow\n1,2,a\n1e3,2,a\n",
-            "\"1e3\" (line 3)",
+            "time_s,size_bytes,flow\n1,2,a\n1e,2,a\n",
+            "\"1e\" (line 3)",
             "time_s: a decimal",
         ),
         (

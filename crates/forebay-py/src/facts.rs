@@ -187,12 +187,41 @@ record! {
         pacing: bool,
         /// Name of the file with its packets, where they came once.
         file: Option<String>,
+        /// Frames of that file by what was made of them, where it is a capture.
+        frames: Option<Py<FrameCounts>>,
         /// Programs at both ends, and the files that they need; None and empty for other kinds.
         client: Option<String>,
         server: Option<String>,
         program_files: Vec<String>,
         /// Numbers that belong to the kind, by the scenario's keys with their unit: "on_s".
         numbers: Py<PyDict>,
+    }
+}
+
+record! {
+    /// Frames of a capture by what was made of them.
+    FrameCounts {
+        frames: u64,
+        /// Left out: no IP packet in them.
+        not_ip: u64,
+        /// Left out: too little of them was captured.
+        too_short: u64,
+        /// Left out: they have no time.
+        without_time: u64,
+        /// Taken with the length of their IP header, which exceeds that of their record.
+        longer_than_recorded: u64,
+    }
+}
+
+impl FrameCounts {
+    fn of(counts: &forebay_scenario::FrameCounts) -> FrameCounts {
+        FrameCounts {
+            frames: counts.frames,
+            not_ip: counts.not_ip,
+            too_short: counts.too_short,
+            without_time: counts.without_time,
+            longer_than_recorded: counts.longer_than_recorded,
+        }
     }
 }
 
@@ -230,6 +259,12 @@ impl TrafficInfo {
             pacing: tcp.is_some_and(|tcp| tcp.pacing),
             file: match &traffic.kind {
                 TrafficKind::Arrivals(recorded) => Some(recorded.file.clone()),
+                _ => None,
+            },
+            frames: match &traffic.kind {
+                TrafficKind::Arrivals(recorded) if recorded.packets.counts.frames > 0 => {
+                    Some(Py::new(py, FrameCounts::of(&recorded.packets.counts))?)
+                }
                 _ => None,
             },
             client: program.map(|it| it.client.clone()),
@@ -311,5 +346,6 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<LinkInfo>()?;
     module.add_class::<LawInfo>()?;
     module.add_class::<TrafficInfo>()?;
+    module.add_class::<FrameCounts>()?;
     module.add_class::<ChangeInfo>()
 }

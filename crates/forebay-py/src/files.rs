@@ -4,13 +4,21 @@ use forebay_scenario::{Reading, ScenarioError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+/// The Python function that decompresses data files and reads their encoding.
+const DATA: (&str, &str) = ("forebay.base.input_file", "data");
+
 /// Gives `reading` what `read`, a function from a name to bytes or None, has of the files that the
 /// scenario names.
 pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     let Some(read) = read else { return Ok(()) };
+    let of_programs = reading.program_files();
     for name in reading.files() {
-        let contents = read.call1((&name,))?;
+        let mut contents = read.call1((&name,))?;
         if !contents.is_none() {
+            if !of_programs.contains(&name) {
+                let data = read.py().import(DATA.0)?.getattr(DATA.1)?;
+                contents = data.call1((&name, contents))?;
+            }
             let contents = contents.cast::<PyBytes>()?.as_bytes().to_vec();
             reading.add_file(name, contents);
         }

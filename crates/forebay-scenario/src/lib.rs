@@ -38,6 +38,7 @@ mod types;
 
 pub use error::ScenarioError;
 pub use forebay_core::RateTrace;
+pub use forebay_packets::FrameCounts;
 pub use gains::{DesignedGains, GainsRequest, Load};
 pub use keys::{keys, KeyDoc};
 pub use law_choice::{law_kinds, law_named, LawChoice};

@@ -147,8 +147,15 @@ impl Reading {
         })
     }
 
-    /// Names of the files that the scenario names, at any of its points.
+    /// Returns the names of the files that the scenario names, at any of its points.
     pub fn files(&self) -> BTreeSet<String> {
+        let mut names = self.data_files();
+        names.extend(self.program_files());
+        names
+    }
+
+    /// Returns the names of rate traces, captures and lists of packets.
+    pub fn data_files(&self) -> BTreeSet<String> {
         let tables = std::iter::once(&self.document.bottleneck).chain(&self.document.links);
         let traces = tables.filter_map(|table| table.text(TRACE_KEY));
         let tables = &self.document.traffic;
@@ -156,9 +163,13 @@ impl Reading {
         let swept = [TRACE_KEY, ARRIVALS_KEY].into_iter();
         let swept = swept.flat_map(|key| self.sweep.texts(key));
         let names = traces.chain(arrivals).chain(swept);
-        let mut names: BTreeSet<String> = names.map(str::to_owned).collect();
-        names.extend(tables.iter().flat_map(|table| table.texts(PROGRAM_KEY)));
-        names
+        names.map(str::to_owned).collect()
+    }
+
+    /// Returns the names of the files that programs read, byte by byte as they are.
+    pub fn program_files(&self) -> BTreeSet<String> {
+        let tables = self.document.traffic.iter();
+        tables.flat_map(|table| table.texts(PROGRAM_KEY)).collect()
     }
 
     /// Contents of a file that the scenario names.

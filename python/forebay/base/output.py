@@ -1,10 +1,53 @@
-"""Standard output whose reader may go, as after `| head -1`."""
+"""Standard output as it is: its reader may go, as after `| head -1`, and it may lack characters."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from typing import Any, TextIO
+
+#: Characters for consoles that lack those of a text, by these.
+PLAIN = {
+    **dict.fromkeys("─━┄┈╌‐‑‒–—―−", "-"),
+    **dict.fromkeys("│┃╎", "|"),
+    **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╯╰┏┓┗┛╺╸", "+"),
+    **dict.fromkeys("‘’‚", "'"),
+    **dict.fromkeys("“”„", '"'),
+    **{"±": "+/-", "×": "x", "·": "*", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≈": "~"},
+    **{"…": "...", "°": " deg", "µ": "u", "μ": "u", "σ": "sigma", "ω": "omega", "∞": "inf"},
+    **{"²": "^2", "³": "^3", "√": "sqrt", "•": "*", "✓": "yes", "✗": "no", "\u00a0": " "},
+}
+#: Name of the handler of errors that writes them.
+REPLACE = "forebay_plain"
+
+
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return what stands for the characters that an encoding lacks, as `codecs` asks for it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    plain = "".join(_plain(c) for c in error.object[error.start : error.end])
+    return plain, error.end
+
+
+def _plain(character: str) -> str:
+    if 0xDC80 <= ord(character) <= 0xDCFF:
+        # A byte of a name that is not UTF-8.
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return PLAIN.get(character, "?")
+
+
+def replace_what_is_lacking() -> None:
+    """Let standard output and standard error write every text, in whichever encoding they are.
+
+    Characters that a console lacks, as one in Latin-1 or ASCII does, and bytes of names that are
+    not UTF-8 are replaced.
+    """
+    codecs.register_error(REPLACE, _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors=REPLACE)
 
 
 class Output:

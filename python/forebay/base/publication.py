@@ -112,7 +112,8 @@ def _unfinished(path: Path, *, beside: bool) -> Path:
 def write(path: Path, content: Content) -> None:
     """Writes one file by the kind of its content. Raises `OSError` where the disk fails."""
     if isinstance(content, str):
-        path.write_text(content, encoding="utf-8")
+        # A command line may name a file whose name is not UTF-8.
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")
     elif isinstance(content, bytes):
         path.write_bytes(content)
     elif isinstance(content, Mapping):

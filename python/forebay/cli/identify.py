@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from forebay.cli.options import OutputOptions, Tcp
 if TYPE_CHECKING:
     from forebay.base.publication import Content
     from forebay.identification.estimate import Identified
+    from forebay.identification.queue_records import QueueRecord
     from forebay.identification.response import IdentifiedResponse
 
 #: Most queues that are shown in full.
@@ -63,7 +65,8 @@ def identify(
     if from_s is not None and to_s is not None and from_s >= to_s:
         raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
     queues = queue_records.read_records(trace, seconds("--interval", interval))
-    queues = [one for one in queues if only is None or only in one.name]
+    queues = [queue for queue in queues if only is None or only in queue.name]
+    queues = _counted_once(queues)
     if not queues:
         raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
@@ -82,6 +85,23 @@ def identify(
             print(f"{len(queues) - MOST} more queues are left out: choose with --only")
     if call.folder is not None:
         _write(found, call.folder, show=not call.as_json)
+
+
+def _counted_once(queues: list[QueueRecord]) -> list[QueueRecord]:
+    """Return the queues without those that only count what others count, such as mq's.
+
+    Those that are left out are named on standard error; they remain where there are no others.
+    """
+    sums = [queue for queue in queues if queue.children]
+    if len(sums) == len(queues):
+        return queues
+    for queue in sums:
+        print(
+            f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
+            "--only chooses it",
+            file=sys.stderr,
+        )
+    return [queue for queue in queues if not queue.children]
 
 
 def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
@@ -143,6 +163,8 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
             console.print(f"  not identified: {why}", markup=False)
+    for remark in numbers.remarks:
+        console.print(f"  {remark}", markup=False)
     console.print(f"  assumed: {numbers.assumed}", markup=False)
     if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
         console.print(

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.base import output, signals
@@ -28,7 +29,9 @@ PASSES_ON = "link"
 
 def main() -> None:
     """Entry point of the command `forebay`."""
-    if not _open():
+    open_streams = _open()
+    output.replace_what_is_lacking()
+    if not open_streams:
         sys.exit(BAD_INPUT)
     try:
         if sys.argv[1:2] == [PASSES_ON]:
@@ -95,6 +98,7 @@ def _run(arguments: list[str]) -> int:
     import typer
 
     from forebay._native import ScenarioError
+    from forebay.base import input_file
     from forebay.cli.app import app
 
     try:
@@ -106,6 +110,18 @@ def _run(arguments: list[str]) -> int:
         return whole(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
         print(error, file=sys.stderr)
+        return BAD_INPUT
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+        # Names that are not UTF-8 have surrogates in Python; not every library and program takes
+        # them.
+        name = _not_utf8([*arguments, str(Path.cwd())])
+        if not name:
+            raise
+        print(
+            f"forebay: {input_file.printable(name)}: this name is not UTF-8, and cannot be used "
+            f"here ({error.reason}); rename the file or folder",
+            file=sys.stderr,
+        )
         return BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -125,6 +141,19 @@ def _run(arguments: list[str]) -> int:
             raise
         print(f"forebay: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return FAILED
+
+
+def _not_utf8(names: list[str]) -> str:
+    """Return the first name that is not UTF-8; empty if there is none."""
+    return next((name for name in names if not _is_utf8(name)), "")
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 #: Options that name a file or a folder; an empty text would be the present folder.

@@ -75,6 +75,9 @@ def run(
     if call.as_json:
         for finished in executed.runs:
             print(result_files.line(read.plan, finished, engine))
+        # Standard output is for programs; the others have this among the warnings of their table.
+        for text in result_files.remarks(read.plan.points):
+            print(f"{text}.", file=sys.stderr)
     interrupted = executed.interrupted
     if executed.runs and samples:
         from forebay.results import flent as data_files

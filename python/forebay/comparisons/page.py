@@ -105,6 +105,7 @@ def notes(comparison: ResultComparison) -> list[str]:
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         if result.partial:
             said.append(f"{side} is a partial result.")
+        said += [f"{side}: {remark}" for remark in result.remarks]
     engines = (comparison.a.engine, comparison.b.engine)
     if len(set(engines)) > 1:
         said.append(

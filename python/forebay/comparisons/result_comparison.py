@@ -100,6 +100,7 @@ class ResultComparison:
                 "command": result.command,
                 "forebay": result.version,
                 "engine": result.engine,
+                "remarks": list(result.remarks),
             }
             for side, result in zip(SIDES, (self.a, self.b), strict=True)
         }

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from forebay.identification.queue_records import Floats, QueueRecord
+from forebay.base import quantities
+from forebay.identification.counters import Floats
+from forebay.identification.queue_records import QueueRecord
 from forebay.theory.plant.loaded_link import PLAIN, modelled_senders
 from forebay.theory.plant.senders import SENDERS
 
@@ -85,6 +87,7 @@ class Identified:
     dropped or marked, per packet that comes. rtt_s: with the wait in the queue; propagation_s
     without it. window_pkts: of a flow, by the law of TCP. queue_pkts: its mean. busy: share of the
     intervals in which packets wait all the time. assumed: what no sample says, in a sentence.
+    remarks: what was met in the record, and what was done with it.
     """
 
     name: str
@@ -100,10 +103,13 @@ class Identified:
     busy: float
     duration_s: float
     assumed: str
+    remarks: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
-            key: value.as_json() if isinstance(value, IntervalEstimate) else value
+            key: value.as_json()
+            if isinstance(value, IntervalEstimate)
+            else quantities.finite(value)
             for key, value in vars(self).items()
         }
 
@@ -118,12 +124,11 @@ def identify(
     """
     [tcp] = modelled_senders([tcp])
     arrivals, sent = float(series.arrivals.sum()), float(series.sent_bytes.sum())
-    left = (
-        arrivals - float(series.drops.sum()) - float(series.queue_pkts[-1] - series.queue_pkts[0])
-    )
+    left = arrivals - float(series.drops.sum()) - series.growth_pkts
     packet_bytes = sent / left if left > 0 else math.nan
     loss, signals = (_share(one, series.arrivals) for one in (series.drops, series.signals))
     queue = _mean(series.queue_pkts)
+    queue = IntervalEstimate(queue.value, max(0.0, queue.low), queue.high)
     busy = _busy(series)
     rate = _rate(series, busy, packet_bytes)
     per_s = rate.value / (8 * packet_bytes) if rate.known else math.nan
@@ -158,6 +163,7 @@ def identify(
         float(busy.mean()),
         series.duration_s,
         f"all packets are of long-lived flows of {tcp} that share one round trip",
+        series.remarks,
     )
 
 
@@ -167,7 +173,10 @@ def identify(
 def _busy(series: QueueRecord) -> Floats:
     """1 for intervals at both ends of which packets wait."""
     waits = series.queue_pkts > 0
-    return np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
+    busy = np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
+    # The row before the first of a part is of another time.
+    busy[list(series.parts)] = 0.0
+    return busy
 
 
 def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEstimate:
@@ -184,9 +193,14 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
     sure = chosen & (before * packet_bytes >= series.sent_bytes[chosen].mean())
     if sure.sum() >= FEWEST_BUSY:
         chosen = sure
-    found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
-    half = math.hypot(found.high - found.value, WHOLE * found.value)
-    return IntervalEstimate.around(found.value, half)
+    mean = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
+    half = math.hypot(mean.high - mean.value, WHOLE * mean.value)
+    if half >= mean.value:
+        return IntervalEstimate.unknown(
+            f"what leaves the busy queue varies too much ({mean.value / 1e6:.4g} ± "
+            f"{half / 1e6:.4g} Mbit/s): a rate that changes, or counters that cannot be trusted"
+        )
+    return IntervalEstimate.around(mean.value, half)
 
 
 def _mean(values: Floats) -> IntervalEstimate:
@@ -205,7 +219,7 @@ def _share(counts: Floats, of: Floats) -> IntervalEstimate:
     # A ratio's deviation, of what its blocks are off.
     off = np.array([float((c - mean * o).sum()) for c, o in blocks])
     half = NORMAL * math.sqrt(BLOCKS) * float(off.std(ddof=1)) / total
-    return IntervalEstimate(mean, max(0.0, mean - half), mean + half)
+    return IntervalEstimate(mean, max(0.0, mean - half), min(1.0, mean + half))
 
 
 # --- the round trip -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ def link_toml(found: Identified) -> str:
     document.add(tomlkit.comment(f"identified by forebay from {found.name}"))
 
     document.add(tomlkit.comment(f"assumed: {found.assumed}"))
+    for remark in found.remarks:
+        document.add(tomlkit.comment(remark))
 
     def add(key: str, one: Any, write: Any) -> None:
         if one.known:
@@ -43,7 +46,10 @@ def link_toml(found: Identified) -> str:
             document.add(tomlkit.comment(f"{key}: {one.why}"))
 
     add(RATE, found.rate_bps, lambda bps: quantities.rate(float(f"{bps:.4g}")))
-    document.add(PACKET, quantities.size(round(found.packet_bytes)))
+    if math.isfinite(found.packet_bytes):
+        document.add(PACKET, quantities.size(round(found.packet_bytes)))
+    else:
+        document.add(tomlkit.comment(f"{PACKET}: no packet left the queue"))
     add(RTT, found.propagation_s, lambda s: quantities.time(round(s, 6)))
     add(FLOWS, found.flows, lambda n: round(max(1.0, n), 2))
     add("signals", found.signals, lambda p: float(f"{p:.4g}"))

@@ -3,20 +3,24 @@ of `tc -s -j qdisc`, and scrapes of Prometheus text."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.base.link_metrics import link_samples
-
-Floats = NDArray[np.float64]
+from forebay.base import input_file, parquet
+from forebay.base.documents import FormatError
+from forebay.base.link_metrics import PREFIX, link_samples
+from forebay.identification import counters
+from forebay.identification.counters import Floats
 
 #: The file in a folder of results.
 SAMPLES = "samples.parquet"
@@ -38,14 +42,37 @@ ALLOWED = (
     "a folder with samples.parquet, a .parquet, JSON lines of `tc -s -j qdisc` (.jsonl, .json), or "
     "scrapes of Prometheus text (.prom, .txt)"
 )
+#: Largest log that is read, decompressed.
+MOST_BYTES = 512 << 20
+#: Counters and times beyond this are not read as such: floats count no further in whole numbers.
+LARGEST = 2.0**63
+#: How the time before a sample is written; a comma is the decimal point of some locales.
+STAMP = re.compile(r"\d{1,12}(?:[.,]\d{0,20})?")
 
 
 @dataclass(frozen=True)
 class QueueRecord:
-    """One queue over time; a row covers the interval before `time_s`.
+    """One queue over time; a row covers the interval before its sample.
 
-    packets sent, signals and bytes are of that interval; queue_pkts is at its end. p: the law's
-    probability at its end; None where it is not recorded.
+    Attributes
+    ----------
+    name : str
+        Device, kind and handle of a qdisc, or law, point, seed and link of a run.
+    interval_s : float
+        Time between samples.
+    queue_pkts : array
+        Queue at the end of each interval.
+    arrivals, drops, signals, sent_bytes : array
+        Packets that came, packets dropped, packets dropped or marked, and bytes sent, in each
+        interval.
+    p : array or None
+        The law's probability at the end of each interval; None where it is not recorded.
+    parts : tuple of int
+        Rows at which a part of the record begins; between two parts time is missing.
+    remarks : tuple of str
+        What was met in the record, and what was done with it.
+    children : int
+        How many other queues of the file are parts of this one; its counters are sums of theirs.
     """
 
     name: str
@@ -56,106 +83,218 @@ class QueueRecord:
     signals: Floats
     sent_bytes: Floats
     p: Floats | None = None
+    parts: tuple[int, ...] = (0,)
+    remarks: tuple[str, ...] = ()
+    children: int = 0
 
     @property
     def duration_s(self) -> float:
         return self.interval_s * len(self.queue_pkts)
 
-    def window(self, start_s: float | None, end_s: float | None) -> QueueRecord:
-        """The rows between two times since the start; the first sixth is left out where no start
-        is given."""
-        first = round((START * self.duration_s if start_s is None else start_s) / self.interval_s)
-        last = None if end_s is None else round(end_s / self.interval_s)
-        rows = slice(first, last)
-        cut = replace(
-            self,
-            queue_pkts=self.queue_pkts[rows],
-            arrivals=self.arrivals[rows],
-            drops=self.drops[rows],
-            signals=self.signals[rows],
-            sent_bytes=self.sent_bytes[rows],
-            p=None if self.p is None else self.p[rows],
+    @property
+    def growth_pkts(self) -> float:
+        """By how much the queue grew over all parts."""
+        ends = [*self.parts[1:], len(self.queue_pkts)]
+        queue = self.queue_pkts
+        return sum(
+            float(queue[b - 1] - queue[a]) for a, b in zip(self.parts, ends, strict=True) if b > a
         )
-        if len(cut.queue_pkts) < FEWEST:
+
+    def window(self, start_s: float | None, end_s: float | None) -> QueueRecord:
+        """Return the rows between two times since the start.
+
+        The first sixth is left out where no start is given. Raises `ScenarioError` if too few rows
+        remain.
+        """
+        rows = len(self.queue_pkts)
+        first = round((START * self.duration_s if start_s is None else start_s) / self.interval_s)
+        last = rows if end_s is None else min(rows, round(end_s / self.interval_s))
+        if last - first < FEWEST:
             raise ScenarioError(
-                f"{self.name.rstrip(':')}: found {len(cut.queue_pkts)} samples from "
-                f"{first * self.interval_s:.4g} s on, allowed: at least {FEWEST}"
+                f"{self.name.rstrip(':')}: has {max(0, last - first)} samples from "
+                f"{first * self.interval_s:.4g} s on; at least {FEWEST} are needed"
             )
-        return cut
+        cut = slice(first, last)
+        later = (start - first for start in self.parts if first < start < last)
+        return replace(
+            self,
+            queue_pkts=self.queue_pkts[cut],
+            arrivals=self.arrivals[cut],
+            drops=self.drops[cut],
+            signals=self.signals[cut],
+            sent_bytes=self.sent_bytes[cut],
+            p=None if self.p is None else self.p[cut],
+            parts=(0, *later),
+        )
 
 
 def read_records(path: Path, interval_s: float | None = None) -> list[QueueRecord]:
-    """Every queue that is recorded in a file or folder.
+    """Return every queue that is recorded in a file or folder.
 
-    interval_s: between the lines of a log that has no times. Raises `ScenarioError`.
+    Parameters
+    ----------
+    path : Path
+        A folder of results, a Parquet with samples, a log of `tc`, or scrapes of Prometheus text;
+        the texts may be compressed.
+    interval_s : float, optional
+        Time between the lines of a log that has no times.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or has no samples of a queue.
     """
     file = path / SAMPLES if path.is_dir() else path
+    name = input_file.printable(file)
     if not file.is_file():
-        raise ScenarioError(f"{path}: found no {file.name}, allowed: {ALLOWED}")
+        raise ScenarioError(f"{name}: does not exist or is no file; expected {ALLOWED}")
     if file.suffix == ".parquet":
-        return _parquet(file)
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{file}: found {error}, allowed: {ALLOWED}") from error
-    if file.suffix in {".jsonl", ".json"} or re.match(r"\s*([\d.]+\s+)?[\[{]", text):
-        return _counted(file, _tc(file, text), interval_s)
-    if "forebay_link_" in text:
-        return _counted(file, _prometheus(text), interval_s)
-    raise ScenarioError(f"{file}: found another format, allowed: {ALLOWED}")
+        return _parquet(file, name)
+    text = input_file.text(input_file.read(file, MOST_BYTES), name)
+    log = Log(name)
+    if {".jsonl", ".json"} & set(file.suffixes) or re.match(r"\s*([^\s\[{#]+\s+)?[\[{]", text):
+        return _counted(log, _tc(log, text, interval_s), interval_s)
+    if PREFIX in text:
+        return _counted(log, _prometheus(log, text, interval_s), interval_s)
+    raise ScenarioError(f"{name}: is in no format that is read; expected {ALLOWED}")
 
 
-def _parquet(file: Path) -> list[QueueRecord]:
+# --- results of runs ----------------------------------------------------------------------------
+
+
+def _parquet(file: Path, name: str) -> list[QueueRecord]:
     import polars as pl
 
     try:
-        table = pl.read_parquet(file)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ScenarioError(f"{file}: found no Parquet ({error}), allowed: {ALLOWED}") from error
-    missing = {"time_s", "queue_pkts", "arrivals", "departed_bytes"} - set(table.columns)
-    if missing:
-        raise ScenarioError(f"{file}: found no {', '.join(sorted(missing))}, allowed: {ALLOWED}")
-    keys = [key for key in KEYS if key in table.columns]
-    found = []
-    groups = table.partition_by(keys, as_dict=True, maintain_order=True) if keys else {(): table}
-    for values, one in groups.items():
-        time_s = one["time_s"].to_numpy()
-        if len(time_s) < 2:
-            continue
+        table = parquet.read(file)
+        missing = {"time_s", "queue_pkts", "arrivals", "departed_bytes"} - set(table.columns)
+        if missing:
+            raise FormatError(f"it has no column {', '.join(sorted(missing))}")
+        keys = [key for key in KEYS if key in table.columns]
+        groups = table.partition_by(keys, as_dict=True, maintain_order=True) if keys else None
+        records = [
+            _record(", ".join(str(value) for value in values if str(value)) or file.stem, rows)
+            for values, rows in (groups or {(): table}).items()
+            if len(rows) >= 2
+        ]
+    except (FormatError, pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        reason = input_file.plain(str(error).strip().partition("\n")[0])
+        raise ScenarioError(f"{name}: has no samples of a queue: {reason}") from error
+    if not records:
+        raise ScenarioError(f"{name}: has no two samples of a queue")
+    return records
 
-        def column(name: str, one: pl.DataFrame = one) -> Floats:
-            return one[name].fill_null(0).to_numpy().astype(float)
 
-        there = [name for name in SIGNALS if name in one.columns]
-        p = None
-        if "p" in one.columns and one["p"].null_count() < len(one):
-            p = column("p")
-            # A law that reports NaN has no probability.
-            p = None if np.isnan(p).any() else p
-        name = ", ".join(str(value) for value in values if str(value))
-        found.append(
-            QueueRecord(
-                name or file.stem,
-                float(np.median(np.diff(time_s))),
-                column("queue_pkts"),
-                column("arrivals"),
-                _sum([column(key) for key in there if "drops" in key], len(one)),
-                _sum([column(key) for key in there], len(one)),
-                column("departed_bytes"),
-                p,
-            )
+def _record(name: str, rows: Any) -> QueueRecord:
+    """Return one queue of a table. Raises `FormatError` for numbers that no queue has."""
+
+    def column(key: str) -> Floats:
+        values = np.asarray(rows[key].fill_null(0).to_numpy(), float)
+        if not np.all((values >= 0) & (values < LARGEST)):
+            raise FormatError(f"column {key} has negative numbers, or none")
+        return values
+
+    time_s = np.asarray(rows["time_s"].to_numpy(), float)
+    steps_s = np.diff(time_s)
+    if not np.all(np.abs(time_s) < LARGEST) or not np.any(steps_s > 0):
+        raise FormatError("the times in time_s do not grow")
+    interval_s = float(np.median(steps_s[steps_s > 0]))
+    uneven = np.flatnonzero(np.abs(steps_s - interval_s) > 0.5 * interval_s) + 1
+    remarks = ()
+    if len(uneven):
+        at_s = f"{time_s[uneven[0] - 1]:.6g} s"
+        remarks = (
+            f"after {at_s} the samples are not evenly spaced"
+            + (f", and {len(uneven) - 1} times more" if len(uneven) > 1 else "")
+            + ": the record was split there",
         )
-    return found
+    there = [key for key in SIGNALS if key in rows.columns]
+    p = None
+    if "p" in rows.columns and rows["p"].null_count() < len(rows):
+        # A law that reports NaN has no probability.
+        p = None if np.isnan(np.asarray(rows["p"].fill_null(0), float)).any() else column("p")
+    none = np.zeros(len(rows))
+    return QueueRecord(
+        input_file.plain(name),
+        interval_s,
+        column("queue_pkts"),
+        column("arrivals"),
+        sum((column(key) for key in there if "drops" in key), none),
+        sum((column(key) for key in there), none),
+        column("departed_bytes"),
+        p,
+        (0, *uneven.tolist()),
+        remarks,
+    )
 
 
-def _sum(columns: Sequence[Floats], rows: int) -> Floats:
-    return np.sum(columns, axis=0) if columns else np.zeros(rows)
+# --- logs ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Log:
+    """A log while it is read.
+
+    Attributes
+    ----------
+    name : str
+        The file's name in errors.
+    skipped : Counter of str
+        Lines that say nothing, by what they are.
+    decimal_comma : bool
+        True if a time has a comma in the place of the decimal point.
+    """
+
+    name: str
+    skipped: Counter[str] = field(default_factory=Counter)
+    decimal_comma: bool = False
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what was left out, and how times were read."""
+        lines = [f"left out: {count} {what}" for what, count in self.skipped.items()]
+        if self.decimal_comma:
+            lines.append("the times have a decimal comma, which is read as a point")
+        return tuple(lines)
+
+    def time_s(self, number: int, stamp: str, interval_s: float | None) -> float | None:
+        """Return the time that stands before a sample, in seconds.
+
+        None if it is no number, but the interval between samples is known. Raises `ScenarioError`
+        if it is not.
+        """
+        if STAMP.fullmatch(stamp):
+            self.decimal_comma |= "," in stamp
+            return float(stamp.replace(",", "."))
+        if interval_s is not None:
+            self.skipped["times that are no numbers, for the interval that was given"] += 1
+            return None
+        shown = input_file.plain(stamp)[:40]
+        reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""
+        raise ScenarioError(
+            f'{self.name}:{number}: the time "{shown}" before the sample is not a number of '
+            f"seconds; {reason}record with the commands in docs/identify.md, or give --interval"
+        )
 
 
 class Moment(NamedTuple):
-    """Counters of a queue since its start; None for what is not known."""
+    """Counters of a queue since its start; None for what is not known.
 
+    Attributes
+    ----------
+    queue : str
+        What tells the queue from others of the log.
+    name : str
+        What it is called.
+    line : int
+        Line of the log.
+    parent : str
+        The queue that this one is a part of; empty for none.
+    """
+
+    queue: str
     name: str
+    line: int
+    parent: str
     time_s: float | None
     queue_pkts: float
     sent_bytes: float
@@ -165,104 +304,182 @@ class Moment(NamedTuple):
     p: float | None
 
 
-def _tc(file: Path, text: str) -> Iterator[Moment]:
+def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
     """Lines of JSON as `tc -s -j qdisc` prints it, each with a time in s before it or not."""
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.split("\n")
+    last = next((i for i in range(len(lines), 0, -1) if lines[i - 1].strip()), 0)
+    sampled = False
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        stamp, _, rest = line.strip().partition(" ")
-        timed = re.fullmatch(r"\d+(\.\d+)?", stamp) is not None
+        begins = re.search(r"[\[{]", line)
+        if begins is None:
+            log.skipped["lines without a sample"] += 1
+            continue
+        stamp = line[: begins.start()].strip()
+        time_s = log.time_s(number, stamp, interval_s) if stamp else None
         try:
-            entries = json.loads(rest if timed else line)
-        except json.JSONDecodeError as error:
+            entries = json.loads(line[begins.start() :])
+        except (ValueError, RecursionError) as error:
+            if number == last and sampled:
+                # The recorder was stopped while it wrote.
+                log.skipped["line that is cut off at the end"] += 1
+                continue
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             raise ScenarioError(
-                f"{file}:{number}: found no JSON ({error.msg}), allowed: a line of `tc -s -j qdisc`"
+                f"{log.name}:{number}: is no line of `tc -s -j qdisc`: {input_file.plain(reason)}"
             ) from error
+        sampled = True
+        seen: Counter[str] = Counter()
         for entry in entries if isinstance(entries, list) else [entries]:
             if not isinstance(entry, dict) or "bytes" not in entry:
+                log.skipped["entries without counters (tc prints them with -s)"] += 1
                 continue
-
-            def value(*names: str, entry: dict[str, Any] = entry) -> float | None:
-                numbers = (entry.get(name) for name in names)
-                return next((float(n) for n in numbers if isinstance(n, int | float)), None)
-
-            name = " ".join(
-                str(entry[key]) for key in ("dev", "kind", "handle") if entry.get(key) is not None
-            )
-            counters = [("qlen",), ("bytes",), ("packets",), ("drops",), TC_MARKS]
-            counts = [value(*names) or 0.0 for names in counters]
-            yield Moment._make([name, float(stamp) if timed else None, *counts, value(*TC_P)])
+            yield _moment(log, number, time_s, entry, seen)
 
 
-def _prometheus(text: str) -> Iterator[Moment]:
+def _moment(
+    log: Log, number: int, time_s: float | None, entry: Mapping[str, Any], seen: Counter[str]
+) -> Moment:
+    """Return an entry of a line; `seen` counts those before it, by what tells them apart."""
+
+    def value(*keys: str) -> float | None:
+        key = next((key for key in keys if entry.get(key) is not None), None)
+        if key is None:
+            return None
+        count = entry[key]
+        if (
+            isinstance(count, bool)
+            or not isinstance(count, int | float)
+            or not (0 <= count < LARGEST)
+        ):
+            shown = input_file.plain(str(count))[:40]
+            raise ScenarioError(f'{log.name}:{number}: {key} is "{shown}"; expected a count')
+        return float(count)
+
+    def word(key: str) -> str:
+        return input_file.plain(str(entry.get(key) or ""))[:100]
+
+    device, kind, handle, parent = (word(key) for key in ("dev", "kind", "handle", "parent"))
+    # A qdisc that is replaced gets another handle in the same place.
+    place = "root" if entry.get("root") else parent or handle
+    queue = f"{device} {kind} {place}"
+    seen[queue] += 1
+    if seen[queue] > 1:
+        queue += f" #{seen[queue]}"
+    name = " ".join(filter(None, (device, kind, handle)))
+    if parent and not entry.get("root"):
+        name += f" (parent {parent})"
+    keys = [("qlen",), ("bytes",), ("packets",), ("drops",), TC_MARKS]
+    counts = [value(*names) or 0.0 for names in keys]
+    above = f"{device} {_major(parent)}" if parent and not entry.get("root") else ""
+    return Moment._make([queue, name, number, above, time_s, *counts, value(*TC_P)])
+
+
+def _major(handle: str) -> str:
+    """Return the part of a handle or a class that names the qdisc; mq has 0, or nothing."""
+    return handle.partition(":")[0].lstrip("0") or "0"
+
+
+def _prometheus(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
     """Scrapes of `forebay link --metrics`, one after the other, with `# time SECONDS` before each
     or not."""
     time_s: float | None = None
-    found: dict[str, dict[str, float]] = {}
+    number = 0
+    directions: dict[str, dict[str, float]] = {}
 
     def ended() -> Iterator[Moment]:
-        for way, values in found.items():
+        for way, values in directions.items():
             counts = [values.get(key, 0.0) for key in LINK_COUNTERS]
-            yield Moment._make([way, time_s, *counts, values.get("law_state")])
-        found.clear()
+            rest = [*counts, values.get("law_state")]
+            yield Moment._make([way, way, number, "", time_s, *rest])
+        directions.clear()
 
-    for line in text.splitlines():
-        if stamp := re.fullmatch(r"# time ([\d.]+)", line):
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("# time "):
             yield from ended()
-            time_s = float(stamp[1])
-        for sample in link_samples(line):
+            time_s = log.time_s(number, line.removeprefix("# time ").strip(), interval_s)
+        samples = list(link_samples(line))
+        if not samples and line.startswith(PREFIX):
+            log.skipped["lines that are no metrics"] += 1
+        for sample in samples:
             name, labels, value = sample.name, sample.labels, sample.value
             of_part = "class" in labels or "quantile" in labels
-            if of_part or (name == "law_state" and labels["name"] != "p"):
+            if of_part or (name == "law_state" and labels.get("name") != "p"):
                 continue
-            way = labels.get("direction", "link")
-            here = found.setdefault(way, {})
+            if name in (*LINK_COUNTERS, "law_state") and not 0 <= value < LARGEST:
+                if name == "law_state" and math.isnan(value):
+                    continue
+                raise ScenarioError(f"{log.name}:{number}: {name} is {value}; expected a count")
+            way = input_file.plain(labels.get("direction", "link"))
+            here = directions.setdefault(way, {})
             if name in here and name != "drops_total":
                 yield from ended()
-                here = found.setdefault(way, {})
+                here = directions.setdefault(way, {})
             here[name] = here.get(name, 0.0) + value if name == "drops_total" else value
     yield from ended()
 
 
-def _counted(file: Path, moments: Iterator[Moment], interval_s: float | None) -> list[QueueRecord]:
-    """Records of counters that only grow, on a grid of even times."""
+def _counted(log: Log, moments: Iterator[Moment], interval_s: float | None) -> list[QueueRecord]:
+    """Return the records of counters, on grids of even times."""
     queues: dict[str, list[Moment]] = {}
     for moment in moments:
-        queues.setdefault(moment.name, []).append(moment)
-    found = []
-    for name, rows in queues.items():
-        if len(rows) < 3:
-            continue
-        timed = all(row.time_s is not None for row in rows)
-        if not timed and interval_s is None:
-            raise ScenarioError(
-                f"{file}: found no times, allowed: a time in s before each sample, or --interval"
-            )
-        table: Floats = np.array([[x or 0.0 for x in row[1:]] for row in rows], float)
-        steps = np.arange(len(rows)) * float(interval_s or 1)
-        time_s: Floats = np.asarray(table[:, 0] if timed else steps, float)
-        step_s = float(np.median(np.diff(time_s)))
-        if not step_s > 0:
-            raise ScenarioError(f"{file}: found times that do not grow, allowed: one per sample")
-        grid: Floats = np.asarray(np.arange(time_s[0], time_s[-1] + 0.5 * step_s, step_s), float)
-
-        even = [np.interp(grid, time_s, column) for column in table[:, 1:].T]
-        queue, p = even[0], even[5]
-        sent_bytes, sent, drops, marks = (np.diff(column) for column in even[1:5])
-        found.append(
-            QueueRecord(
-                name,
-                step_s,
-                queue[1:],
-                np.maximum(sent + drops + np.diff(queue), 0.0),
-                drops,
-                drops + marks,
-                sent_bytes,
-                p[1:] if all(row.p is not None for row in rows) else None,
-            )
-        )
-    if not found:
+        queues.setdefault(moment.queue, []).append(moment)
+    long = {queue: rows for queue, rows in queues.items() if len(rows) >= counters.FEWEST}
+    if not long:
         raise ScenarioError(
-            f"{file}: found fewer than three samples of a queue, allowed: {ALLOWED}"
+            f"{log.name}: has fewer than {counters.FEWEST} samples of a queue; expected {ALLOWED}"
         )
-    return found
+    short = [rows[0].name for queue, rows in queues.items() if queue not in long]
+    if short:
+        log.skipped[f"queues with fewer than {counters.FEWEST} samples ({short[0]})"] = len(short)
+    parents = Counter(rows[0].parent for rows in long.values() if rows[0].parent)
+    records = []
+    for rows in long.values():
+        record = _on_grid(log, rows, interval_s)
+        device, _, handle = _names(rows[0].name)
+        own = f"{device} {_major(handle)}" if handle else ""
+        # The children of mq have its handle.
+        records.append(replace(record, children=0 if own == rows[0].parent else parents[own]))
+    return records
+
+
+def _names(name: str) -> tuple[str, str, str]:
+    """Return device, kind and handle of a name; empty where it has fewer words."""
+    device, kind, handle, *_ = [*name.split(), "", "", ""]
+    return device, kind, handle
+
+
+def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> QueueRecord:
+    timed = all(row.time_s is not None for row in rows)
+    if not timed and interval_s is None:
+        raise ScenarioError(
+            f"{log.name}: has no times; expected a time in s before each sample, or --interval"
+        )
+    if timed:
+        times_s = np.array([row.time_s for row in rows], float)
+    else:
+        times_s = np.arange(len(rows)) * float(interval_s or 1)
+    counts = np.array([(row.sent_bytes, row.sent, row.drops, row.marks) for row in rows], float)
+    found = counters.parts(times_s, counts, [row.line for row in rows], log.name)
+    gauges = np.array([(row.queue_pkts, row.p or 0.0) for row in rows], float)[found.kept]
+    columns: list[list[Floats]] = []
+    for part in found.parts:
+        part_s = found.times_s[part]
+        # No two samples of a part are far apart, so that the grid has few times more than they.
+        grid = np.arange(part_s[0], part_s[-1] + 0.5 * found.step_s, found.step_s)
+        both = np.hstack([found.counters[part], gauges[part]])
+        even = [np.interp(grid, part_s, column) for column in both.T]
+        sent_bytes, sent, drops, marks = (np.diff(column) for column in even[:4])
+        arrivals = np.maximum(sent + drops + np.diff(even[4]), 0.0)
+        columns.append([even[4][1:], arrivals, drops, drops + marks, sent_bytes, even[5][1:]])
+    *joined, p = (np.concatenate(column) for column in zip(*columns, strict=True))
+    starts = itertools.accumulate((len(part[0]) for part in columns[:-1]), initial=0)
+    return QueueRecord(
+        rows[0].name,
+        found.step_s,
+        *joined,
+        p if all(row.p is not None for row in rows) else None,
+        tuple(starts),
+        (*log.remarks(), *found.remarks),
+    )

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay.identification.counters import Floats
 from forebay.identification.estimate import NORMAL, chance, held
-from forebay.identification.queue_records import Floats, QueueRecord
+from forebay.identification.queue_records import QueueRecord
 
 #: Round trips in a segment, and bands per decade of frequency.
 TRIPS, BANDS = 60.0, 8

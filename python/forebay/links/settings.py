@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._native import ScenarioError, link_options
+from forebay.base import input_file
 from forebay.links import automatic_gains
 
 #: Whether this build can run a link: its namespaces and devices are Linux's.
@@ -99,7 +100,7 @@ Raises `TypeError` for an unknown argument, and `ScenarioError` for one that is 
 def _file(option: str, path: str) -> tuple[str, bytes]:
     """Name and contents of a recorded trace."""
     try:
-        return path, Path(path).read_bytes()
+        return path, input_file.data(path, Path(path).read_bytes())
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,10 @@ from forebay.base.progress import Progress
 from forebay.base.publication import publication, publish, write
 from forebay.figures.sheet import Sheet
 from forebay.pages.page_figures import FIGURES, render_all
+from forebay.runs import descriptions
 
 if TYPE_CHECKING:
-    from forebay._native import Observed, Plan, Run
+    from forebay._native import Observed, Plan, PointInfo, Run
     from forebay.runs.experiment import Experiment
     from forebay.runs.experiment_runs import Runs
 
@@ -159,7 +160,20 @@ def as_json(result: Runs) -> dict[str, Any]:
             for run in result.runs
         ],
         **({"programs": programs} if programs else {}),
+        **_remarks(plan.points),
     }
+
+
+def remarks(points: Sequence[PointInfo]) -> list[str]:
+    """Return what was left out of the files that points read, each once."""
+    texts = (text for info in points for text in descriptions.file_remarks(info))
+    return list(dict.fromkeys(texts))
+
+
+def _remarks(points: Sequence[PointInfo]) -> dict[str, list[str]]:
+    """Return `remarks` as a key of JSON, if there are any."""
+    texts = remarks(points)
+    return {"remarks": texts} if texts else {}
 
 
 def inputs(experiment: Experiment) -> str:
@@ -209,6 +223,7 @@ def line(plan: Plan, run: Run, engine: str) -> str:
             "engine": engine,
             **_metrics(plan, run),
             "costs": {COST: run.metrics[COST]},
+            **_remarks(plan.points[run.point : run.point + 1]),
         }
     )
 

@@ -1,5 +1,7 @@
-"""Runs as flent's data files, `.flent.gz`, and what such a file says: JSON with series over one
-grid of times (version 4 of the format, resultset.py of flent)."""
+"""Runs as data files of flent, `.flent.gz`: JSON with series over one grid of times.
+
+The files follow version 4 of the format (resultset.py of flent); `flent_reader` reads them.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebay._native import ScenarioError, __version__
+from forebay._native import __version__
 from forebay.base import quantities
 from forebay.base.publication import publish
 
@@ -35,28 +35,6 @@ OURS = "FOREBAY"
 #: Simulated time has no date, and the same run gives the same file.
 BEGIN = "1970-01-01T00:00:00.000000Z"
 MBIT_S, MS = "Mbits/s", "ms"
-#: What flent derives from the flows.
-DERIVED = re.compile(r"(avg|sum|totals|fairness)$")
-
-
-@dataclass(frozen=True)
-class FlentRun:
-    """What a file says of the time between the start and the end of its load.
-
-    law: or what the test was called. settings: of its point. point: what it is called, as the two
-    directions of a link are, which set nothing. delays_s: queuing delays, those of
-    pings less the least one where the file does not know the round trip without a queue.
-    flows_bps: the mean of each flow. goodput_bps: of all.
-    """
-
-    title: str
-    law: str
-    settings: Mapping[str, Any]
-    point: str
-    seed: int | None
-    delays_s: Floats
-    flows_bps: Sequence[float]
-    goodput_bps: float
 
 
 def write(result: Runs, folder: str | os.PathLike[str]) -> list[Path]:
@@ -177,60 +155,3 @@ def _total_bps(run: Observed, point: PointInfo, ends_s: Floats) -> Floats:
     share = run.metrics["goodput_bps"] * (end_s - start_s) / max(last - first, 1.0)
     bps: Floats = np.diff(sent, prepend=0.0) / np.diff(ends_s, prepend=0.0) * share
     return np.where(np.isfinite(bps), bps, 0.0)
-
-
-def read(file: str | os.PathLike[str]) -> FlentRun:
-    """The delays and the goodput of a file, ours or flent's. Raises `ScenarioError`."""
-    try:
-        told = json.loads(gzip.decompress(Path(file).read_bytes()))
-        return _run(told)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ScenarioError(
-            f'compare: found "{file}", allowed: a data file of flent with pings or goodput'
-        ) from error
-
-
-def _run(told: Mapping[str, Any]) -> FlentRun:
-    metadata, results = told["metadata"], told["results"]
-    ours: Mapping[str, Any] = metadata.get(OURS) or {}
-    times_s = np.asarray(told["x_values"], float)
-    start_s, end_s = ours.get("measure_s") or _load_s(metadata, times_s)
-    inside = (times_s > start_s + 1e-9) & (times_s <= end_s + 1e-9)
-    named = {name: np.asarray(column, float)[inside] for name, column in results.items()}
-    pings = [it for name, it in named.items() if name.startswith("Ping") and "avg" not in name]
-    ping_ms = np.concatenate([it[np.isfinite(it)] for it in pings]) if pings else np.empty(0)
-    if "round_trip_s" in ours:
-        delays_s = ping_ms / 1e3 - ours["round_trip_s"]
-    else:
-        delays_s = (ping_ms - np.min(ping_ms, initial=math.inf)) / 1e3
-    flows_bps = [1e6 * _mean(named[name]) for name in _flows(named)]
-    sums = [it for name, it in named.items() if re.fullmatch(r"TCP (up|down)load sum", name)]
-    goodput_bps = sum(flows_bps) if flows_bps else 1e6 * sum(map(_mean, sums))
-    if not (len(delays_s) or flows_bps or sums):
-        raise ValueError("no series of ours")
-    title = ours.get("title") or metadata.get("TITLE") or metadata["NAME"]
-    law, seed = ours.get("law") or title, ours.get("seed")
-    settings, point = ours.get("settings") or {}, ours.get("point", "")
-    return FlentRun(title, law, settings, point, seed, delays_s, flows_bps, goodput_bps)
-
-
-def _load_s(metadata: Mapping[str, Any], times_s: Floats) -> tuple[float, float]:
-    """flent pings alone before and after the load, for as long on both sides."""
-    whole_s = float(metadata.get("TOTAL_LENGTH") or times_s.max())
-    alone_s = max(0.0, whole_s - float(metadata.get("LENGTH") or whole_s)) / 2
-    return alone_s, whole_s - alone_s
-
-
-def _flows(names: Mapping[str, object]) -> Iterator[str]:
-    """The series that are a flow of TCP each, and no statistic of one ("::cwnd")."""
-    for name in names:
-        flow, *inner = name.split("::")
-        of_flow = not inner or (len(inner) == 1 and inner[0].isdigit())
-        if re.match(r"TCP (up|down)load", flow) and of_flow and not DERIVED.search(name):
-            yield name
-
-
-def _mean(values: Floats) -> float:
-    """Over the times that have one."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else 0.0

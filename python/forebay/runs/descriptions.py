@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay.base import quantities, words
+from forebay.base import input_file, quantities, words
 from forebay.runs import steady_state
 
 if TYPE_CHECKING:
@@ -51,11 +51,34 @@ def in_words(
     """As `warnings`; `points` has those that were looked at, and `looked_at` says how many."""
     first = next(iter(points.values()), None)
     said = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
+    read = (text for info in points.values() for text in file_remarks(info))
+    said += [(f"{text}.", "") for text in dict.fromkeys(read)]
     for finding, count in findings:
         at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
         others = f" ({count} of {looked_at})" if len(points) > 1 else ""
         said.append((f"{finding.law}{at}: {finding.text}{others}.", finding.command))
     return said
+
+
+def file_remarks(info: PointInfo) -> Iterator[str]:
+    """Yield what was left out of the captures of a point, and what was taken otherwise."""
+    for traffic in info.traffic:
+        counts = traffic.frames
+        if counts is None:
+            continue
+        left_out = f"of {counts.frames} frames"
+        for count, are in [
+            (counts.not_ip, "are not IP packets and were left out"),
+            (counts.too_short, "hold too little of their packets and were left out"),
+            (counts.without_time, "have no time and were left out"),
+            (
+                counts.longer_than_recorded,
+                "are shorter than their packets, by the IP header, whose length was taken",
+            ),
+        ]:
+            if count:
+                name = input_file.printable(traffic.file or "")
+                yield f"{name}: {count} {left_out} {are}"
 
 
 def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:

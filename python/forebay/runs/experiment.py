@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.base.input_file import MOST_DATA_BYTES
 from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
 from forebay.runs.engine import KERNEL, PACKETS, chosen_by
@@ -35,10 +36,6 @@ class Description:
     rest: str
     #: on each link besides the bottleneck
     others: list[str] = field(default_factory=list)
-
-
-#: Largest file that a scenario may name, in bytes: it is held in memory while it is read.
-LARGEST_FILE = 10**9
 
 
 @dataclass(frozen=True)
@@ -194,14 +191,14 @@ class FilesBeside:
             if not file.is_file():
                 return None
             size = file.stat().st_size
-            if size <= LARGEST_FILE:
+            if size <= MOST_DATA_BYTES:
                 self.found[name] = file.read_bytes()
                 return self.found[name]
         except (OSError, ValueError):
             return None
         raise ScenarioError(
             f"{self._path}: {name}: found a file of {size / 1e9:.1f} GB, allowed: at most "
-            f"{LARGEST_FILE / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
+            f"{MOST_DATA_BYTES / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
         )
 
 

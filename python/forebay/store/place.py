@@ -21,6 +21,7 @@ from typing import IO, Any
 import polars as pl
 
 from forebay._native import ScenarioError
+from forebay.base import input_file
 
 #: How a file begins that is not whole yet, and how long one is left alone.
 UNFINISHED, UNFINISHED_S = ".new-", 3600.0
@@ -323,8 +324,16 @@ class Remote:
 
 
 def place(address: str | os.PathLike[str]) -> Folder | Remote:
-    """The place of an address. Raises `ScenarioError`."""
+    """Return the place of an address.
+
+    Raises `ScenarioError` for a name that is not UTF-8, which polars cannot read from.
+    """
     text = os.fspath(address)
+    if input_file.printable(text) != text:
+        raise ScenarioError(
+            f"{input_file.printable(text)}: the name of a store must be UTF-8 without control "
+            "characters"
+        )
     if "://" in text and not text.startswith("file://"):
         return Remote(text)
     return Folder(Path(text.removeprefix("file://")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from forebay.studies.study import Study
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
+#: In the facts: the hash of each file that `forebay compare` reads.
+HASHES = "sha256"
 #: Who gets what; where several traffics cross a link.
 TRAFFIC = "traffic.parquet"
 
@@ -37,6 +41,8 @@ def write(
 ) -> list[Path]:
     """Writes them into `out`, and returns what a reader looks at. metrics: those of the page."""
     frame = study.frame()
+    contents = io.BytesIO()
+    frame.write_parquet(contents)
     facts = {
         "forebay": __version__,
         "results": RESULTS_VERSION,
@@ -48,10 +54,12 @@ def write(
         "seeds": study.most_seeds,
         "runs": frame.height,
         "failures": study.failures().to_dicts(),
+        HASHES: {FRAME: hashlib.sha256(contents.getvalue()).hexdigest()},
     }
     traffic = study.traffic()
     shared = {} if traffic.is_empty() else {TRAFFIC: traffic}
-    publish(out, {FRAME: frame, CSV: frame, FACTS: facts, **shared}, replaces=[TRAFFIC])
+    files = {FRAME: contents.getvalue(), CSV: frame, FACTS: facts, **shared}
+    publish(out, files, replaces=[TRAFFIC])
     written = [out / name for name in (FRAME, CSV, *shared)]
     if report:
         from forebay.studies import page  # draws, which takes a while to load

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from forebay._native import ScenarioError
+from forebay.base import input_file
 from forebay.runs import experiment
 
 #: Bytes that each time lets out.
@@ -41,9 +42,10 @@ class RecordedLink:
         text = experiment.FilesBeside(path)(path.name)
         if text is None:
             raise ScenarioError(f'--trace: found "{name}", allowed: a file that can be read')
+        text = input_file.data(path.name, text)
         try:
             times_ms = np.array([int(line) for line in text.split()], float)
-        except ValueError:
+        except (ValueError, OverflowError):
             times_ms = np.empty(0)
         if not len(times_ms) or times_ms[-1] <= 0 or (np.diff(times_ms) < 0).any():
             raise ScenarioError(
