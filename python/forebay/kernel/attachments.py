@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
 from forebay._native import LawTwin, ScenarioError
 from forebay.base import quantities, registries
-from forebay.kernel import devices, privileges, programs, records, tcx
-from forebay.kernel.devices import CHILD, HANDLE, PREFERENCE, Device
+from forebay.kernel import (
+    detachment,
+    devices,
+    namespaces,
+    presence,
+    privileges,
+    programs,
+    records,
+    tcx,
+)
+from forebay.kernel.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.kernel.programs import (
     CLASSIFIER,
     FRONTS,
@@ -28,6 +36,7 @@ from forebay.kernel.programs import (
     hexadecimal,
 )
 from forebay.kernel.records import Attached
+from forebay.scenarios import router
 
 #: Of a buffer that is not given, as `forebay link` has it.
 BUFFER = "250p"
@@ -46,18 +55,25 @@ ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 @dataclass(frozen=True)
 class AttachStep:
-    """A step of attaching, as one would type it."""
+    """A step of attaching, as one would type it.
+
+    Attributes
+    ----------
+    words : list of str
+        The command.
+    act : callable, optional
+        What does the step, where it is not the command itself: it is given the file descriptor of
+        a BPF file system in which the law's program is pinned, or -1 without a program.
+    """
 
     words: list[str]
-    undo: Callable[[], object] | None = None
-    #: What does it, where the program that has these words may be too old.
-    do: Callable[[], object] | None = None
+    act: Callable[[int], object] | None = None
 
-    def run(self) -> None:
-        if self.do is None:
+    def run(self, file_system: int) -> None:
+        if self.act is None:
             call(*self.words)
         else:
-            self.do()
+            self.act(file_system)
 
 
 @dataclass(frozen=True)
@@ -82,105 +98,177 @@ def plan(
     design: Mapping[str, str] | None = None,
     front: str | None = None,
 ) -> AttachPlan:
-    """How a law would be attached; nothing is touched.
+    """Return how a law would be attached; nothing is touched.
 
-    device: name of the network device. law, params: as `forebay laws` and a scenario have them.
-    rate: of the shaper that is made, such as "15Mbit/s"; None for the one that is there. buffer: of
-    that shaper. design: `flows` and `rtt` that the law is designed for, such as "60" and "246ms".
-    front: "classifier", before the shaper, or "qdisc", which shapes itself; None for what the
-    kernel offers.
+    Parameters
+    ----------
+    device : str
+        Name of the network device.
+    law, params
+        As `forebay laws` and a scenario have them.
+    rate : str, optional
+        Rate of IP packets of the shaper that is made, such as "15Mbit/s". By default the law
+        stands before the shaper that is there.
+    buffer : str, optional
+        Buffer of that shaper.
+    ecn : bool
+        Mark packets that can be marked.
+    design : dict, optional
+        `flows`, `rtt` and `tcp` that the law is designed for, such as "60", "246ms" and "cubic".
+    front : str, optional
+        "classifier", before the shaper, or "qdisc", which shapes itself. By default what the
+        kernel offers.
 
-    Raises `ScenarioError`.
+    Raises
+    ------
+    ScenarioError
+        If the law cannot be attached so.
     """
     programs.need("tc", "ip")
     found = devices.device(device)
-    for one in records.everything():
-        if one.namespace == records.namespace() and one.ifindex == found.ifindex:
-            raise ScenarioError(
-                f'DEV: found "{device}", which has {one.law}, allowed: after `forebay detach '
-                f"{device}`; `forebay set {device} KEY=VALUE` changes it"
-            )
-    made: list[str] = []
-    steps: list[AttachStep] = []
-    before = None
-    if rate is None:
-        if buffer is not None:
-            raise ScenarioError("--buffer: found without --rate, allowed: with it")
-        rate_bps = devices.rate_of(found)
-    else:
-        rate_bps = round(_native.quantity("--rate", rate, "rate"))
-        before = devices.root_before(found)
-        made.append("shaper")
-    buffer_pkts = _native.quantity("--buffer", buffer or BUFFER, "queue")
+    _refuse_second(found)
+    attached = _site(found, law, rate, buffer, ecn=ecn)
     given = dict(params or {})
     notes = []
     if design:
-        given, note = _designed(law, found, rate_bps, buffer_pkts, given, design)
+        given, note = _designed(attached, found, given, design)
         notes.append(note)
-    twin = _twin(law, given, rate_bps, buffer_pkts, found.packet_bytes)
-    attached = Attached(
-        device=device,
-        ifindex=found.ifindex,
-        namespace=records.namespace(),
-        law=law,
-        params=given,
-        rate_bps=rate_bps,
-        buffer_pkts=buffer_pkts,
-        packet_bytes=found.packet_bytes,
-        ecn=ecn,
-        engine=_front(front, law, twin, shapes=bool(made), ecn=ecn),
-        made=made,
-        before=before,
-    )
-    if made:
-        steps.append(AttachStep(shaper(attached, found), partial(devices.restore, device, before)))
+    attached = replace(attached, params=given)
+    twin = _twin(attached)
+    attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
     if twin is None:
-        words = _own_qdisc(attached, found)
-        if not made:
+        return _plan_own_qdisc(attached, found, notes)
+    notes += _rate_notes(attached)
+    return _plan_law(attached, found, twin, notes)
+
+
+def _site(found: Device, law: str, rate: str | None, buffer: str | None, *, ecn: bool) -> Attached:
+    """Return the record of a law, without its parameters. Raises `ScenarioError`."""
+    if rate is None:
+        if buffer is not None:
+            raise ScenarioError("--buffer: found without --rate, allowed: with it")
+        rate_bps, before = devices.rate_of(found), None
+    else:
+        rate_bps = round(_native.quantity("--rate", rate, "rate"))
+        before = devices.qdiscs_before(found)
+    return Attached(
+        device=found.name,
+        ifindex=found.ifindex,
+        namespace=namespaces.cookie(),
+        law=law,
+        params={},
+        rate_bps=rate_bps,
+        buffer_pkts=_native.quantity("--buffer", buffer or BUFFER, "queue"),
+        packet_bytes=found.packet_bytes,
+        header_bytes=found.header_bytes,
+        ecn=ecn,
+        engine=CLASSIFIER,
+        made=[] if rate is None else ["shaper"],
+        before=before,
+        boot=records.boot(),
+    )
+
+
+def _refuse_second(found: Device) -> None:
+    """Raise `ScenarioError` where the device has a law."""
+    name = shown(found.name)
+    present = devices.installed(found.name, found.ifindex)
+    for record in records.read()[0]:
+        if presence.is_of(record, found.ifindex, present) and presence.is_there(record, present):
             raise ScenarioError(
-                f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has "
-                "no queue before a shaper that is there"
+                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
+                f"{quoted(found.name)}`; `forebay set {quoted(found.name)} KEY=VALUE` changes it"
             )
-        parent = ["parent", f"{HANDLE}1", "handle", CHILD]
-        steps.append(
-            AttachStep(["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()])
+    if present.shaper or devices.law_programs(present):
+        raise ScenarioError(
+            f"DEV: {name} has a law of Forebay without a record that can be read; "
+            f"`forebay detach {quoted(found.name)}` removes it"
         )
-        notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
-        return AttachPlan(replace(attached, engine=words.qdisc), steps, None, notes)
+
+
+def _plan_own_qdisc(attached: Attached, found: Device, notes: list[str]) -> AttachPlan:
+    """Plan the kernel's own qdisc for a law."""
+    name = quoted(found.name)
+    shapes = registries.parameter(attached.law, router.OWN_RATE) is not None
+    words = _own_qdisc(attached, found, shapes=shapes)
+    if not attached.made:
+        raise ScenarioError(
+            f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
+            f"queue before the shaper of {name}"
+        )
+    attached = replace(attached, engine=words.qdisc)
+    notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
+    root = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+    if shapes:
+        return AttachPlan(attached, [AttachStep([*root, *words.text.split()])], None, notes)
+    notes += _rate_notes(attached)
+    parent = ["parent", f"{HANDLE}1", "handle", CHILD]
+    child = ["tc", "qdisc", "add", "dev", found.name, *parent, *words.text.split()]
+    return AttachPlan(
+        attached, [AttachStep(shaper(attached, found)), AttachStep(child)], None, notes
+    )
+
+
+def _plan_law(attached: Attached, found: Device, twin: LawTwin, notes: list[str]) -> AttachPlan:
+    """Plan a law in fixed point."""
+    steps = []
+    if "shaper" in attached.made:
+        steps.append(AttachStep(shaper(attached, found)))
     if attached.engine == QDISC:
         return AttachPlan(attached, steps, twin, notes)
-    program = attached.pinned / "program"
-    pinned = ["pinned", str(program)]
     if tcx.offered():
-        made.append("tcx")
-        steps.append(
-            AttachStep(
-                ["bpftool", "net", "attach", "tcx_egress", *pinned, "dev", device],
-                partial(tcx.detach, found.ifindex, program),
-                partial(tcx.attach, found.ifindex, program),
+        attached = replace(attached, made=[*attached.made, "tcx"])
+        words = ["bpftool", "net", "attach", "tcx_egress", "name", programs.PROGRAM_NAME]
+
+        def attach_tcx(file_system: int) -> None:
+            with tcx.opened(_pin(file_system)) as program:
+                tcx.attach(found.ifindex, program)
+
+        steps.append(AttachStep([*words, "dev", found.name], attach_tcx))
+        others = tcx.attached(found.ifindex)
+        if others:
+            notes.append(
+                f"the law runs before the {len(others)} BPF program"
+                f"{'s' if len(others) > 1 else ''} at the egress of {shown(found.name)}: it also "
+                "counts packets that they take away"
             )
-        )
         return AttachPlan(attached, steps, twin, notes)
-    if not found.has_clsact:
-        made.append("clsact")
-        steps.append(
-            AttachStep(
-                ["tc", "qdisc", "add", "dev", device, "clsact"],
-                partial(call, "tc", "qdisc", "del", "dev", device, "clsact"),
-            )
-        )
-    steps.append(
-        AttachStep(
-            [*_filter("add", device), "handle", "1", "bpf", "direct-action", *pinned],
-            partial(call, *_filter("del", device)),
-        )
-    )
+    preference = devices.PREFERENCE
+    if found.has_clsact:
+        preference = devices.first_preference(found.name)
+    else:
+        attached = replace(attached, made=[*attached.made, "clsact"])
+        steps.append(AttachStep(["tc", "qdisc", "add", "dev", found.name, "clsact"]))
+    attached = replace(attached, made=[*attached.made, "filter"])
+    words = devices.filter_words("add", found.name, preference)
+    words += ["handle", FILTER_HANDLE, "bpf", "direct-action", "pinned"]
+
+    def attach_filter(file_system: int) -> None:
+        call(*words, str(_pin(file_system)), files=[file_system])
+
+    steps.append(AttachStep([*words, "PROGRAM"], attach_filter))
     return AttachPlan(attached, steps, twin, notes)
+
+
+def _rate_notes(attached: Attached) -> list[str]:
+    """Say what the shaper's number is, where it is not the rate that was given."""
+    counted_bps = shaper_bps(attached)
+    if "shaper" not in attached.made or counted_bps == attached.rate_bps:
+        return []
+    packet = attached.packet_bytes - attached.header_bytes
+    kind = "tbf" if attached.engine != QDISC else "qdisc"
+    return [
+        f"{kind} rate {counted_bps}bit carries {quantities.rate(attached.rate_bps)} of IP packets: "
+        f"it counts {attached.packet_bytes} bytes for each {packet}-byte packet"
+    ]
 
 
 @records.alone()
 def attach(*args: Any, **kwargs: Any) -> AttachPlan:
-    """`plan`, done. A failure leaves the device as it was.
+    """Do what `plan` returns. A failure leaves the device as it was.
+
+    The law is held by the device alone: no process, pin or mount keeps it. Afterwards the kernel is
+    asked whether it is there.
 
     Raises `ScenarioError`, and `KernelError` where the kernel refuses.
     """
@@ -191,63 +279,55 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
         privileges.need(privileges.LAW, "attach")
         programs.need("bpftool", "clang")
     with ExitStack() as undo:
-        undo.callback(records.tidy)
-        if wanted.twin is not None:
-            records.mount()
-        # First, so that `detach` removes what a command leaves that is killed on its way.
-        undo.callback(attached.file.unlink, missing_ok=True)
+        # `detach` needs the record where something cannot be undone, and where this is killed.
+        undo.callback(lambda: _undo(attached))
         attached.write()
-        if wanted.twin is not None:
-            undo.callback(_unload, attached)
-            attached.pinned.mkdir()
-            _load(attached, wanted.twin)
-        for step in wanted.steps:
-            step.run()
-            if step.undo is not None:
-                undo.callback(_quietly, step.undo)
+        with ExitStack() as loading:
+            file_system = -1
+            if wanted.twin is not None:
+                file_system = loading.enter_context(tcx.file_system())
+                attached = _load(attached, wanted.twin, file_system)
+                # With the numbers by which the law is found, before anything holds it.
+                attached.write()
+            for step in wanted.steps:
+                step.run(file_system)
+        _verify(attached)
         undo.pop_all()
-    return wanted
+    return replace(wanted, attached=attached)
+
+
+def _undo(attached: Attached) -> None:
+    with suppress(KernelError):
+        detachment.remove(attached, attached.device)
+        attached.forget()
+
+
+def _verify(attached: Attached) -> None:
+    """Raise `KernelError` where the kernel has not what was attached.
+
+    This process holds nothing of it any more, and the programs that are asked never did.
+    """
+    present = devices.installed(attached.device, attached.ifindex)
+    if not presence.is_there(attached, present):
+        raise KernelError(f"attach: the kernel did not keep {attached.law} on {attached.device}")
+    if attached.engine in FRONTS:
+        _active(attached)
 
 
 @records.alone()
-def detach(device: str) -> Attached:
-    """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
-    privileges.need(privileges.NETWORK, "detach")
-    try:
-        attached = records.attached_to(device)
-    except ScenarioError:
-        # Of an `attach` that was killed before it had a record.
-        records.tidy()
-        raise
-    if records.exists(attached):
-        if "tcx" in attached.made:
-            _quietly(partial(tcx.detach, attached.ifindex, attached.pinned / "program"))
-        elif attached.engine == CLASSIFIER:
-            _quietly(partial(call, *_filter("del", device)))
-        if "clsact" in attached.made and not answer(
-            "tc", "-j", "filter", "show", "dev", device, "ingress"
-        ):
-            call("tc", "qdisc", "del", "dev", device, "clsact")
-        root = devices.device(device, up=False).root
-        # Another one is no longer ours to remove.
-        if "shaper" in attached.made and root.get("handle") == HANDLE:
-            devices.restore(device, attached.before)
-    _unload(attached)
-    attached.file.unlink(missing_ok=True)
-    records.tidy()
-    return attached
-
-
 def change(device: str, changes: Mapping[str, str]) -> Attached:
-    """Changes parameters of the law, or `rate` of our shaper, while traffic runs.
+    """Change parameters of the law, or `rate` of our shaper, while traffic runs.
 
     Raises `ScenarioError`, `KernelError`.
     """
     privileges.need(privileges.NETWORK, "set")
-    attached = records.attached_to(device)
-    if not records.exists(attached):
+    attached = presence.attached_to(device)
+    name = presence.name_here(attached) or device
+    ifindex = devices.index(name)
+    if ifindex is None or not presence.is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
-            f'DEV: found "{device}", which is gone, allowed: `forebay detach {device}`'
+            f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
+            f"{quoted(device)}`"
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
@@ -263,11 +343,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
                 f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
             )
         new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
-    twins = [
-        _twin(one.law, one.params, one.rate_bps, one.buffer_pkts, one.packet_bytes)
-        for one in (attached, new)
-    ]
-    old, wanted = twins
+    old, wanted = _twin(attached), _twin(new)
     assert old is not None and wanted is not None
     started = [
         name for (name, was), (_, now) in zip(old.state, wanted.state, strict=True) if was != now
@@ -279,16 +355,20 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         )
     privileges.need(privileges.LAW, "set")
     if rate is not None and new.engine == CLASSIFIER:
-        words = shaper(new, devices.device(device))
+        words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])
-    maps = attached.pinned / "maps"
-    (active,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "active"))
-    free = 1 - int(active["formatted"]["value"])
-    _update(maps / "settings", free, settings(new, wanted))
+    free = 1 - _active(attached)
+    _update(attached.maps["settings"], free, settings(new, wanted))
     # One word: every packet has the old settings, or the new ones.
-    _update(maps / "active", 0, struct.pack("<I", free))
+    _update(attached.maps["active"], 0, struct.pack("=I", free))
     new.write()
     return new
+
+
+def _active(attached: Attached) -> int:
+    """Return which of the law's two settings is the active one. Raises `KernelError`."""
+    (active,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["active"]))
+    return int(active["formatted"]["value"])
 
 
 def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
@@ -301,15 +381,16 @@ def shaper(attached: Attached, found: Device) -> list[str]:
     words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
-    burst = burst_bytes(attached.rate_bps, found.packet_bytes)
+    rate_bps = shaper_bps(attached)
+    burst = burst_bytes(rate_bps, found.packet_bytes)
     limit = round(attached.buffer_pkts * found.packet_bytes)
-    rate = f"{attached.rate_bps}bit"
+    rate = f"{rate_bps}bit"
     return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
     """`struct settings` of front.h."""
-    bytes_per_s = attached.rate_bps / 8
+    bytes_per_s = shaper_bps(attached) / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
         twin.interval_ns or WATCHED_NS,
@@ -321,7 +402,13 @@ def settings(attached: Attached, twin: LawTwin) -> bytes:
         round(attached.buffer_pkts * attached.packet_bytes),
         *(value for _, value in twin.config),
     ]
-    return struct.pack(f"<{len(numbers)}q", *numbers)
+    return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def shaper_bps(attached: Attached) -> int:
+    """Return the rate at which the shaper counts, with the header of each packet."""
+    packet_bytes = attached.packet_bytes - attached.header_bytes
+    return router.shaper_bps(attached.rate_bps, packet_bytes, attached.header_bytes)
 
 
 def _factor(x: float) -> int:
@@ -364,19 +451,28 @@ def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, 
     return QDISC
 
 
-def _twin(
-    law: str, params: Mapping[str, Any], rate_bps: int, buffer_pkts: float, packet_bytes: int
-) -> LawTwin | None:
-    registries.law(law)
-    pairs = [(key, quantities.plain(value)) for key, value in params.items()]
+def _twin(attached: Attached) -> LawTwin | None:
+    """Return a law in fixed point; None where only Linux may have the law."""
+    registries.law(attached.law)
+    if not programs.has_header(attached.law):
+        return None
+    pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
     return _native.law_twin(
-        law, pairs, rate_bps=rate_bps, buffer_pkts=buffer_pkts, packet_bytes=packet_bytes
+        attached.law,
+        pairs,
+        rate_bps=shaper_bps(attached),
+        buffer_pkts=attached.buffer_pkts,
+        packet_bytes=attached.packet_bytes,
     )
 
 
-def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
-    """The kernel's own qdisc for the law. Raises `ScenarioError` where there is none."""
+def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.TcWords:
+    """Return the kernel's own qdisc for a law. Raises `ScenarioError` where there is none."""
     pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
+    if shapes:
+        if router.OWN_RATE in attached.params:
+            raise ScenarioError(f"{attached.law}: {router.OWN_RATE}: give the rate by --rate alone")
+        pairs.append((router.OWN_RATE, f"{attached.rate_bps}bit/s"))
     words = _native.tc_words(
         attached.law,
         pairs,
@@ -384,10 +480,10 @@ def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
         rate_bps=attached.rate_bps,
         buffer_pkts=round(attached.buffer_pkts),
         buffer_bytes=None,
-        packet_bytes=found.packet_bytes - found.header_bytes,
+        packet_bytes=found.ip_bytes,
         ecn=attached.ecn,
         header_bytes=found.header_bytes,
-        held=True,
+        held=not shapes,
     )
     if words is None:
         known = [
@@ -401,21 +497,24 @@ def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
 
 
 def _designed(
-    law: str,
-    found: Device,
-    rate_bps: int,
-    buffer_pkts: float,
-    given: Mapping[str, Any],
-    design: Mapping[str, str],
+    attached: Attached, found: Device, given: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
-    """Parameters by the law's rule, and a line on them."""
+    """Return parameters by the law's rule, and a line on them."""
     from forebay.theory.design import fitted_gains  # loads scipy
+    from forebay.theory.plant.loaded_link import PLAIN
+    from forebay.theory.plant.senders import SENDERS
 
-    unknown = sorted(set(design) - {"flows", "rtt"})
+    unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
         what = unknown[0] if unknown else "no rtt"
         raise ScenarioError(
-            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH"
+            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+        )
+    tcp = design.get("tcp", PLAIN)
+    if tcp not in SENDERS:
+        raise ScenarioError(
+            f'--design: "{tcp}" is not a sender that a law is designed for; tcp is one of '
+            f"{', '.join(SENDERS)}"
         )
     rtts = [
         _native.quantity("--design", it, "time")
@@ -426,71 +525,70 @@ def _designed(
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
     place = fitted_gains.OperatingRange(
-        rate_bps, found.packet_bytes, (rtts[0], rtts[1]), buffer_pkts, flows
+        attached.rate_bps,
+        found.ip_bytes,
+        (rtts[0], rtts[1]),
+        attached.buffer_pkts,
+        flows,
+        tcp=tcp,
     )
-    fitted = fitted_gains.fit(law, place, given)
-    return {**dict(fitted.params), **given}, fitted.line
+    fitted = fitted_gains.fit(attached.law, place, given)
+    line = fitted.line
+    if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
+        line += f" (for Reno: its rule gives no gains for {tcp})"
+    return {**dict(fitted.params), **given}, line
 
 
-def _filter(verb: str, device: str) -> list[str]:
-    return ["tc", "filter", verb, "dev", device, "egress", "protocol", "all", "pref", PREFERENCE]
+def _pin(file_system: int) -> Path:
+    """Return where the law's program is while it is attached."""
+    return Path(f"/proc/self/fd/{file_system}/program")
 
 
-def _load(attached: Attached, twin: LawTwin) -> None:
-    """The program and its maps, with the law's numbers, pinned."""
-    maps = attached.pinned / "maps"
-    with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
-        built = programs.compile_law(attached.law, Path(folder), attached.engine, attached.qdisc)
+def _load(attached: Attached, twin: LawTwin, file_system: int) -> Attached:
+    """Load the program and its maps, with the law's numbers; return the record with their numbers.
+
+    Nothing holds them but the file system, which ends with the command.
+    """
+    built = programs.compile_law(attached.law, attached.engine, attached.qdisc)
+    with programs.in_memory(built) as (file, path):
         if attached.engine == QDISC:
-            _register(attached, built, maps)
+            program = _register(attached, path, file)
         else:
-            program = str(attached.pinned / "program")
-            words = ["bpftool", "prog", "load", str(built), program, "type", "tc"]
-            call(*words, "pinmaps", str(maps))
-    _update(maps / "settings", 0, settings(attached, twin))
-    (empty,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
-    fields = list(empty["formatted"]["value"]["law"])
+            pin = str(_pin(file_system))
+            words = ["bpftool", "prog", "load", path, pin, "type", "tc"]
+            call(*words, files=[file, file_system])
+            shown_words = ["bpftool", "-j", "prog", "show", "pinned", pin]
+            program = json.loads(call(*shown_words, files=[file_system]))
+    maps = {}
+    for identifier in program["map_ids"]:
+        named = answer("bpftool", "-j", "map", "show", "id", str(identifier))
+        maps[named["name"]] = identifier
+    attached = replace(attached, program=program["id"], maps=maps)
+    _update(maps["settings"], 0, settings(attached, twin))
+    (empty,) = answer("bpftool", "-j", "map", "dump", "id", str(maps["running"]))
+    names = list(empty["formatted"]["value"]["law"])
     start = dict(twin.state)
     raw = bytes(int(byte, 16) for byte in empty["value"])
-    values = [start.get(name, 0) for name in fields]
-    law = struct.pack(f"<{len(values)}q", *values)
+    values = [start.get(name, 0) for name in names]
+    law = struct.pack(f"={len(values)}q", *values)
     # The law's state is the last field.
-    _update(maps / "running", 0, raw[: len(raw) - len(law)] + law)
+    _update(maps["running"], 0, raw[: len(raw) - len(law)] + law)
+    return attached
 
 
-def _register(attached: Attached, built: Path, maps: Path) -> None:
-    """A qdisc of ours, which the kernel then knows by its name."""
-    call("bpftool", "struct_ops", "register", str(built))
+def _register(attached: Attached, path: str, file: int) -> Any:
+    """Register a qdisc of ours, which the kernel then knows by its name; return its program."""
+    call("bpftool", "struct_ops", "register", path, files=[file])
     # Not every bpftool gives valid JSON here.
     enqueue = ENQUEUES.search(call("bpftool", "-j", "struct_ops", "dump", "name", attached.qdisc))
     if enqueue is None:
         raise KernelError("bpftool struct_ops dump: names no program")
-    program = answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
-    maps.mkdir()
-    for one in program["map_ids"]:
-        named = answer("bpftool", "-j", "map", "show", "id", str(one))["name"]
-        call("bpftool", "map", "pin", "id", str(one), str(maps / named))
+    return answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
 
 
-def _update(path: Path, key: int, value: bytes) -> None:
+def _update(identifier: int, key: int, value: bytes) -> None:
     call(
-        *("bpftool", "map", "update", "pinned", str(path)),
-        *("key", *hexadecimal(struct.pack("<I", key))),
+        *("bpftool", "map", "update", "id", str(identifier)),
+        *("key", *hexadecimal(struct.pack("=I", key))),
         *("value", *hexadecimal(value)),
     )
-
-
-def _unload(attached: Attached) -> None:
-    """Removes what is pinned for a device, and the folder."""
-    folder = attached.pinned
-    if attached.engine == QDISC:
-        _quietly(partial(call, "bpftool", "struct_ops", "unregister", "name", attached.qdisc))
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    with suppress(FileNotFoundError):
-        folder.rmdir()
-
-
-def _quietly(act: Callable[[], object]) -> None:
-    with suppress(KernelError):
-        act()
