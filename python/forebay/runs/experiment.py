@@ -88,7 +88,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 def read(
     source: Source,
     *,
-    laws: Sequence[str | Prototype] | None = None,
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
     sets: Sets = (),
     seeds: int | None = None,
     engine: Engine = PACKETS,
@@ -101,6 +101,7 @@ def read(
     allowed, also where the engine cannot run it.
     """
     check_seeds(seeds)
+    laws = quantities.listed(laws)
     name, text = text_of(source)
     pairs = quantities.set_pairs(sets)
     files = FilesBeside(name, pairs)
@@ -108,7 +109,7 @@ def read(
         text,
         name,
         sets=pairs,
-        laws=list(laws or ()),
+        laws=laws,
         seeds=seeds,
         read=files,
         programs=engine.runs_programs,
@@ -116,7 +117,7 @@ def read(
     hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
-    command = _command(in_command, laws or (), pairs, seeds, engine)
+    command = _command(in_command, laws, pairs, seeds, engine)
     shown = text.decode()
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
@@ -139,7 +140,11 @@ def read(
 
 
 def check_seeds(seeds: int | None) -> None:
-    """Refuses a number of seeds that is none. Raises `ScenarioError`."""
+    """Refuse a number of seeds that is none. Raises `ScenarioError`."""
+    if seeds is not None and (isinstance(seeds, bool) or not isinstance(seeds, int)):
+        raise ScenarioError(
+            f"seeds: {seeds!r} is not a number of seeds; write for example 5, for seeds 1 to 5"
+        )
     if seeds is not None and not 0 <= seeds < 2**32:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
 

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.base.publication import publish
+from forebay.pages import tables
 
 if TYPE_CHECKING:
+    from forebay.base.publication import Content
     from forebay.studies.study import Study
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
+#: Differences between laws, where two of them have two seeds in common.
+DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
 #: Who gets what; where several traffics cross a link.
 TRAFFIC = "traffic.parquet"
 
@@ -50,8 +54,13 @@ def write(
         "failures": study.failures().to_dicts(),
     }
     traffic = study.traffic()
-    shared = {} if traffic.is_empty() else {TRAFFIC: traffic}
-    publish(out, {FRAME: frame, CSV: frame, FACTS: facts, **shared}, replaces=[TRAFFIC])
+    shared: dict[str, Content] = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    if differences := study.differences(metrics):
+        shown = tables.differences_table(differences, {})
+        shared[DIFFERENCES_CSV] = tables.differences_frame(differences, {})
+        shared[DIFFERENCES_TEX] = tables.latex(shown, tables.DIFFERENCES_NOTE)
+    files = {FRAME: frame, CSV: frame, FACTS: facts, **shared}
+    publish(out, files, replaces=[TRAFFIC, DIFFERENCES_CSV, DIFFERENCES_TEX])
     written = [out / name for name in (FRAME, CSV, *shared)]
     if report:
         from forebay.studies import page  # draws, which takes a while to load
