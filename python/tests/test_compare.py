@@ -104,8 +104,8 @@ def test_runs_without_a_partner_are_counted(saved: Path) -> None:
     assert alone.differences[0].a.mean == alone.differences[0].b.mean
 
 
-#: DropTail without any draw: every seed gives the same run.
-FIXED = LINK.replace('start = { uniform = ["0s", "1s"] }', 'start = "0s"')
+#: DropTail and a sender that draws nothing: every seed gives the same run.
+FIXED = LINK.replace('start = { uniform = ["0s", "1s"] }', 'start = "0s", tcp = "linux-cubic"')
 
 
 def test_seeds_that_change_nothing_are_no_evidence(tmp_path: Path, cli: Cli) -> None:

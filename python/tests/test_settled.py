@@ -47,7 +47,8 @@ def test_a_law_that_still_starts_is_named() -> None:
     trend, missed, short = (text for text, _ in descriptions.warnings(early))
     assert trend.startswith("pi: the queue still moves while it is measured, from ")
     assert re.fullmatch(
-        r"pi: the mean queue of \d+ packets is more than 25 % away from the target of 200 packets\.",
+        r"pi: the mean queue of \d+ packets is more than 25 % away from the target of 200 "
+        r"packets\.",
         missed,
     )
     assert "by the linear model its loop takes" in short
@@ -170,3 +171,34 @@ def test_flows_of_l4s_alone_miss_no_set_point(tmp_path: Path) -> None:
     classic = COUPLED.replace('tcp = "prague", ecn = "l4s"', 'tcp = "reno"')
     few = classic.replace("flows = 4", "flows = 1").replace("300p", "40p")
     assert "missed" in kinds(forebay.run(few, seeds=1, sets=["law.dualpi2.target=37p"]))
+
+
+#: A law in Python that has a target and does nothing to hold it.
+CARELESS = """
+import forebay
+from forebay.units import {unit}
+
+
+class Careless(forebay.Controller):
+    target: {unit} = {target}
+
+    def sample(self, queue):
+        return 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("unit", "target", "says"),
+    [
+        ("Packets", "50", r"the mean queue of \d+ packets is .* target of 50 packets"),
+        ("Seconds", "0.02", r"the mean delay of \d+ ms is .* target of 20 ms"),
+    ],
+)
+def test_the_target_of_a_law_in_python_is_judged(
+    tmp_path: Path, unit: str, target: str, says: str
+) -> None:
+    file = tmp_path / "careless.py"
+    file.write_text(CARELESS.format(unit=unit, target=target))
+    found = forebay.run(slow("10s", "20s"), laws=f"{file}:Careless", seeds=1)
+    assert "missed" in kinds(found)
+    assert re.search(says, next(text for text, _ in descriptions.warnings(found) if "away" in text))

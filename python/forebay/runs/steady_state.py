@@ -225,6 +225,12 @@ def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint |
     return measured_set_point(law, [run.metrics for run in runs])
 
 
+def steers(law: LawInfo) -> bool:
+    """Return True if a law steers the mean queue to its target: it integrates the distance to it,
+    or it is written in Python, of which nothing is known but that it has a target."""
+    return law.integrates or law.kind is None
+
+
 def measured_set_point(law: LawInfo, metrics: Sequence[Mapping[str, float]]) -> SetPoint | None:
     """Return the set-point of a law with what its runs measured; None where it has none."""
     if not law.target_pkts:
@@ -233,12 +239,10 @@ def measured_set_point(law: LawInfo, metrics: Sequence[Mapping[str, float]]) -> 
     def mean(name: str) -> float:
         return float(np.mean([run[name] for run in metrics]))
 
-    # Of a law in Python nothing is known but that it has a target.
-    steers = law.integrates or law.kind is None
     is_delay = law.target_s is not None
     measured = mean("delay_mean_s" if is_delay else "queue_mean_pkts")
     target = law.target_s if law.target_s is not None else law.target_pkts
-    return SetPoint(measured, target, is_delay, mean("utilisation"), steers)
+    return SetPoint(measured, target, is_delay, mean("utilisation"), steers(law))
 
 
 def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
