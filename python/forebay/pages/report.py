@@ -38,21 +38,22 @@ MOST_SECTIONS = 4
 
 @dataclass
 class Differences:
-    """A table of differences between laws, those beyond chance first."""
+    """Differences between laws: how many were tested, those beyond chance, and the others."""
 
-    beyond_chance: int
     tested: int
-    table: Table
+    beyond_chance: Table
+    others: Table
 
     @staticmethod
     def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
         """Return the table; None where no pair of laws has two seeds in common."""
         if not differences:
             return None
+        beyond = [each for each in differences if each.pair.significant]
         return Differences(
-            sum(each.pair.significant for each in differences),
             sum(each.pair.tested for each in differences),
-            tables.differences_table(differences, places),
+            tables.differences_table(beyond, places),
+            tables.differences_table(differences[len(beyond) :], places),
         )
 
 
