@@ -196,9 +196,8 @@ def about_queue(result: Runs, point: PointInfo, link: int) -> str:
     text = ""
     if any(target_pkts(point, law, place) is not None for law in point.laws):
         text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
-        unsteered = [
-            law.label for law in point.laws if law.target_pkts and not (steers(law) or law.per_flow)
-        ]
+        of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
+        unsteered = [law.label for law in of_the_queue if not steers(law)]
         if unsteered and not place.law:
             has = "has its target" if len(unsteered) == 1 else "have their targets"
             does = "does" if len(unsteered) == 1 else "do"
