@@ -175,11 +175,15 @@ def test_flows_of_l4s_alone_miss_no_set_point(tmp_path: Path) -> None:
 
 #: A law in Python that has a target and does nothing to hold it.
 CARELESS = """
+from dataclasses import dataclass
+
 import forebay
-from forebay.units import {unit}
+from forebay.units import Packets, Seconds
 
 
+@dataclass
 class Careless(forebay.Controller):
+    interval: Seconds = 0.01
     target: {unit} = {target}
 
     def sample(self, queue):
