@@ -105,11 +105,15 @@ def test_real_flows_start_when_the_simulated_ones_do(tmp_path: Path) -> None:
     (plan,) = link_plans(one)
     (simulated,) = execution.execute(one).runs[:1]
     starts_s = one.plan.starts_s(0, 0, 1)
-    # The first data come in a handshake and half a round trip later.
+    # The first data come a handshake and half a round trip later, and the queue is short.
     series = simulated.goodput[0]
     for start_s, column in zip(starts_s, series.columns, strict=True):
         first = int(np.flatnonzero(column)[0])
-        assert first == int((start_s + 0.045) / series.interval_s)
+        assert (
+            int((start_s + 0.045) / series.interval_s)
+            <= first
+            <= int((start_s + 0.1) / series.interval_s)
+        )
     assert [flow.start_s for flow in plan.flows(1)] == starts_s
     assert len(set(starts_s)) == 3 and all(0 <= start_s <= 0.4 for start_s in starts_s)
     assert one.plan.starts_s(0, 0, 2) != starts_s
