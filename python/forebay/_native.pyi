@@ -316,6 +316,7 @@ class LawInfo:
         source: str,
         params: Sequence[tuple[str, Parameter]],
         target_pkts: float | None,
+        target_s: float | None,
         queue: str | None,
         per_flow: bool,
     ) -> None: ...
@@ -329,6 +330,8 @@ class LawInfo:
     params: list[tuple[str, Parameter]]
     #: a delay at the link's first rate
     target_pkts: float | None
+    #: the set-point where it is a delay
+    target_s: float | None
     #: the discipline that holds it, as a scenario writes it; None for the default
     queue: str | None
     #: whether that gives each flow a queue, and the law a loop for each
@@ -403,6 +406,7 @@ class TrafficInfo:
         header_bytes: int,
         path: Sequence[str],
         rtts_s: Sequence[float],
+        pairs: int | None,
         access_bps: int,
         start_s: tuple[float, float],
         stop_s: tuple[float, float] | None,
@@ -425,6 +429,8 @@ class TrafficInfo:
     #: nodes that the data passes
     path: list[str]
     rtts_s: list[float]
+    #: pairs of hosts that the flows share in turn; each takes a round-trip time in turn
+    pairs: int | None
     access_bps: int
     #: earliest and latest
     start_s: tuple[float, float]
@@ -532,6 +538,9 @@ class Plan:
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
         each law; None for a prototype. How a scenario is spelled is in none of them."""
+    def starts_s(self, point: int, traffic: int, seed: int) -> list[float]:
+        """Return the times at which the flows of a traffic start at a point, as the simulator
+        draws them for this seed."""
     def start(
         self,
         threads: int,

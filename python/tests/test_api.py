@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -10,14 +11,17 @@ import tomllib
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from conftest import Cli
 from polars.testing import assert_frame_equal
 from scipy import stats
 
 import forebay
+from forebay import ScenarioError
 from forebay.base import progress
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
@@ -180,3 +184,165 @@ def test_a_notebook_shows_a_line_and_needs_no_widgets(
     assert errors.endswith("\r") and errors.split("\r")[-2].strip() == ""
     assert "\n" not in errors
     assert "ipywidgets" not in sys.modules
+
+
+def test_one_name_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
+    """A text, a path and a class are one thing, wherever several may be given."""
+    file = tmp_path / "a.toml"
+    file.write_text(
+        'duration = "2s"\nseeds = 2\nbottleneck = { rate = "5Mbit/s", buffer = "400p" }\n'
+        '[[traffic]]\nkind = "ftp"\nflows = 2\nrtt = "30ms"\npacket = "1500B"\n'
+        '[[law]]\nkind = "droptail"\n'
+    )
+    assert forebay.run(file, laws="pi", sets="bottleneck.buffer=400p").plan.laws == ["pi"]
+    both = ["packets", "fluid"]
+    for scenarios in (str(file), file, [file]):
+        made = forebay.validate(scenarios, laws="pi", sets="bottleneck.buffer=400p", engines=both)
+        assert [row.law for row in made.comparisons[0].rows] == ["pi"]
+    with pytest.raises(ScenarioError, match="two or more that differ"):
+        forebay.validate(file, engines="packets")
+    store = tmp_path / "store"
+    grown = forebay.study(file, laws="pi", sets={"duration": "3s"}, seeds=2, store=store)
+    assert grown.points.laws == ["pi"]
+    assert {name for name, _ in grown.means("jain")} == {"jain"}
+    short = {"duration": "4s", "measure": ["2s", "4s"]}
+    small = forebay.suite("rfc7928", laws="droptail", only="5-1-friendly", seeds=1, sets=short)
+    assert small.laws == ["droptail"]
+    for name in ("a", "b"):
+        forebay.run(file, laws="pi").report(tmp_path / name)
+    found = forebay.compare(tmp_path / "a", tmp_path / "b", "jain")
+    assert {line.metric for line in found.differences} == {"jain"}
+    with pytest.raises(ScenarioError, match=r'--law: found "droptail"'):
+        forebay.tune("5Mbit/s", "30ms", "5", laws="droptail")
+
+
+@pytest.mark.parametrize("seeds", [[1, 2], "5", 2.5, True])
+def test_what_is_no_number_of_seeds_is_one_line(scenario: Path, seeds: Any) -> None:
+    for call in (
+        lambda: forebay.run(scenario, seeds=seeds),
+        lambda: forebay.study(scenario, seeds=seeds),
+        lambda: forebay.suite("rfc7928", seeds=seeds),
+        lambda: forebay.validate(scenario, seeds=seeds, engines=["packets", "fluid"]),
+        lambda: forebay.tune("5Mbit/s", "30ms", "5", seeds=seeds),
+    ):
+        with pytest.raises(ScenarioError, match="is not a number of seeds; write for example 5"):
+            call()
+
+
+#: A download, calls and pages behind one queue.
+OFFICE = """
+duration = "8s"
+measure  = ["3s", "8s"]
+seeds    = 2
+bottleneck = { rate = "10Mbit/s", buffer = "100ms" }
+[[traffic]]
+label  = "downloads"
+kind   = "ftp"
+flows  = 5
+rtt    = ["20ms", "60ms"]
+pairs  = 3
+packet = "1500B"
+[[traffic]]
+label = "calls"
+kind  = "voice"
+flows = 2
+rtt   = "30ms"
+[[traffic]]
+label    = "pages"
+kind     = "web"
+flows    = 2
+requests = 3
+rtt      = "30ms"
+[[law]]
+kind = "droptail"
+[[law]]
+kind = "fq-codel"
+"""
+
+
+@pytest.fixture(scope="module")
+def office() -> Result:
+    return forebay.run(OFFICE)
+
+
+def test_flows_have_their_number_and_their_round_trip(office: Result) -> None:
+    flows = office.flows.filter(law="droptail", seed=1)
+    assert flows.columns == [
+        "law",
+        "point",
+        "seed",
+        "link",
+        "traffic",
+        "flow",
+        "rtt_s",
+        "goodput_bps",
+    ]
+    # Three pairs take the list in turn, and five flows the pairs.
+    downloads = flows.filter(traffic=0)
+    assert downloads["flow"].to_list() == [0, 1, 2, 3, 4]
+    assert downloads["rtt_s"].to_list() == [0.02, 0.06, 0.02, 0.02, 0.06]
+    assert flows.filter(traffic=1)["flow"].to_list() == [0, 1]
+    assert set(flows.filter(traffic=1)["rtt_s"]) == {0.03}
+
+
+def test_what_applications_get_is_in_the_tables(office: Result) -> None:
+    shown = office.compared()
+    assert shown[2:5] == ["voice_delay_s", "voice_loss", "flow_completion_p50_s"]
+    assert "video_stalled" not in shown
+    text = str(office)
+    assert "Voice delay" in text and "Voice loss" in text
+    # A traffic has the delay that 95 % of its packets do not exceed.
+    rows = office.traffic.filter(pl.col("link") == "bottleneck")
+    assert (rows["delay_p95_s"] >= rows["delay_mean_s"]).all()
+    calls, downloads = (
+        rows.filter(law="fq-codel", label=label)["delay_p95_s"].mean()
+        for label in ("calls", "downloads")
+    )
+    assert calls < downloads / 2
+    # The tail of all packets lies between the tails of its parts.
+    for key, of_run in rows.filter(law="droptail").group_by("seed"):
+        whole = office.metrics.filter(law="droptail", seed=key[0])["delay_p95_s"][0]
+        assert of_run["delay_p95_s"].min() <= whole <= of_run["delay_p95_s"].max()
+
+
+def test_a_result_becomes_frames_of_pandas_without_pyarrow(
+    office: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    metrics = office.to_pandas()
+    assert isinstance(metrics, pandas.DataFrame)
+    assert list(metrics.columns) == office.metrics.columns
+    assert metrics["law"].cat.categories.to_list() == ["droptail", "fq-codel"]
+    np.testing.assert_array_equal(metrics["goodput_bps"], office.metrics["goodput_bps"])
+    for name in ("summary", "flows", "traffic", "goodput", "transfers", "samples", "delays"):
+        assert len(office.to_pandas(name)) > 0, name
+    with pytest.raises(
+        ScenarioError, match=r'"flow" is no table of a result \(did you mean "flows'
+    ):
+        office.to_pandas("flow")
+
+
+def test_chosen_metrics_are_those_of_table_page_and_json(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "office.toml").write_text(OFFICE)
+    words = ("run", "office.toml", "--metric", "voice_jitter_s,jain")
+    done = cli(*words)
+    assert done.returncode == 0, done.stderr
+    assert "Voice jitter" in done.stdout and "Jain" in done.stdout
+    assert "Goodput" not in done.stdout.partition("Who gets what")[0]
+    folder = tmp_path / "results" / "office"
+    page = (folder / "report.html").read_text()
+    assert '<th scope="col">Voice jitter<span>ms</span></th>' in page
+    differences = pl.read_csv(folder / "differences.csv")
+    assert set(differences["metric"]) == {"voice_jitter_s", "jain"}
+    # The numbers of the result are whole, for `forebay compare`.
+    assert "utilisation" in json.loads((folder / "metrics.json").read_text())["runs"][0]["metrics"]
+    lines = cli(*words, "--json").stdout.splitlines()
+    assert set(json.loads(lines[0])["metrics"]) == {"voice_jitter_s", "jain"}
+    # The same result with other metrics is the same result, drawn again.
+    again = cli("run", "office.toml", "--metric", "utilisation")
+    assert again.returncode == 0, again.stderr
+    assert "Voice jitter<span>" not in (folder / "report.html").read_text()
+    wrong = cli("run", "office.toml", "--metric", "jian")
+    assert wrong.returncode == 2
+    assert '--metric: found "jian"' in wrong.stderr

@@ -63,7 +63,10 @@ def test_each_difference_is_tested_over_the_common_seeds(saved: Path) -> None:
         a, b = ([of[seed] for seed in range(1, 5)] for of in seeds)
         assert line.seeds == 4
         assert line.difference == pytest.approx(sum(b) / 4 - sum(a) / 4)
-        assert line.a.mean == pytest.approx(sum(seeds[0].values()) / 5)
+        # The mean of A is that of the runs which have a partner.
+        assert line.a.mean == pytest.approx(sum(a) / 4) != sum(seeds[0].values()) / 5
+        assert (line.a.seeds, line.unpaired) == (4, (1, 0))
+        assert line.b.mean - line.a.mean == pytest.approx(line.difference)
         test = ttest_rel(b, a)
         interval = test.confidence_interval(0.95)
         assert line.half_width == pytest.approx((interval.high - interval.low) / 2)
@@ -85,6 +88,42 @@ def test_eighty_columns_have_the_difference_and_its_p(saved: Path, cli: Cli) -> 
     assert out.count("   forebay run ") == 2
     # Of a share, points are not per cent of it.
     assert not re.search(r"Drops: [\d.]+ ± [\d.]+ %", out)
+
+
+def test_runs_without_a_partner_are_counted(saved: Path) -> None:
+    text = str(forebay.compare(saved / "large", saved / "small"))
+    assert "Not paired: 1 run of A for each law, whose point and seed the other" in text
+    same = forebay.compare(saved / "pi", saved / "large", ["queue_mean_pkts"])
+    (line,) = same.differences
+    # Three seeds against five of the same: one mean, and no difference.
+    assert line.a.mean == line.b.mean
+    assert (line.difference, line.seeds, line.unpaired) == (0.0, 3, (0, 2))
+    assert line.alike and line.p != line.p
+    assert "Both have the same numbers." in str(same)
+    alone = forebay.compare(saved / "one", saved / "large", ["queue_mean_pkts"])
+    assert alone.differences[0].a.mean == alone.differences[0].b.mean
+
+
+#: DropTail and a sender that draws nothing: every seed gives the same run.
+FIXED = LINK.replace('start = { uniform = ["0s", "1s"] }', 'start = "0s", tcp = "linux-cubic"')
+
+
+def test_seeds_that_change_nothing_are_no_evidence(tmp_path: Path, cli: Cli) -> None:
+    assert FIXED != LINK
+    for name, buffer in (("a", "100p"), ("b", "101p")):
+        sets = {"bottleneck.buffer": buffer}
+        forebay.run(FIXED, laws="droptail", seeds=4, sets=sets).report(tmp_path / name)
+    found = forebay.compare(tmp_path / "a", tmp_path / "b")
+    assert any(line.difference for line in found.differences)
+    assert not any(line.significant for line in found.differences)
+    assert all(line.alike and line.p != line.p for line in found.differences)
+    text = str(found)
+    assert "± 0.0" not in text and "no test" in text
+    assert "all seeds gave the same" in text
+    told = json.loads(cli("compare", tmp_path / "a", tmp_path / "b", "--json").stdout)
+    assert {(row["p"], row["ci95"], row["alike"]) for row in told["differences"]} == {
+        (None, None, True)
+    }
 
 
 def test_a_result_is_the_same_as_itself(saved: Path) -> None:

@@ -57,11 +57,11 @@ def test_programs_are_planned_as_the_scenario_has_them(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(TOP + FTP + PROGRAM.replace("flows = 1", "flows = 2") + more)
     (plan,) = link_plans(experiment.read(file, engine=ENGINE))
-    one, two = plan.programs
+    one, two = plan.programs(1)
     assert one == two
     assert (one.client, one.server, one.files) == ("two", "one", ["bin/x"])
     assert ("net.ipv4.tcp_ecn", "1") in one.sysctls
-    assert (one.start_s, one.stop_s) == ((0, 0), (3, 3))
+    assert (one.start_s, one.stop_s) == (0, (3, 3))
     assert plan.folder == tmp_path
     assert plan.apart() == (2, [1, 1], [(5201, 0)])
     # The link's own senders do not ask for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,16 +11,19 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pages
+import polars as pl
 import pytest
 from conftest import one_bottleneck
 
 import forebay
+from forebay.base import statistics
 from forebay.base.metrics import with_interval
 from forebay.figures import drawing, over_time
 from forebay.figures.plot import Plot
 from forebay.figures.style import COLOURS
 from forebay.pages.answers import answers
 from forebay.results.result import Result
+from forebay.runs import steady_state
 
 LAWS = ["pi", "droptail"]
 
@@ -105,7 +109,7 @@ def test_the_page_says_what_was_run(out: Path, result: Result) -> None:
         "target = 40 packets",
         f"Forebay {forebay.__version__}",
         result.experiment.command,
-        "paired t-test over 3 common seeds",
+        "p by a paired t-test, adjusted by Holm's method",
         'buffer = "100p"',
     ]:
         assert expected in text, expected
@@ -225,27 +229,131 @@ ANSWERED = one_bottleneck(
 
 
 def test_a_report_answers_first() -> None:
-    held, gained, chance = sentences()
-    assert re.fullmatch(
-        r"pi \(\d+ packets for 20\) held its set-point; droptail has none to hold\.", held
+    delay, target, chance = sentences()
+    assert re.match(
+        r"pi has the lowest delay \(P95 = [\d.]+\sms; droptail [\d.]+\sms\); its goodput is", delay
     )
-    assert re.match(r"pi waits least: 95 % of the packets less than [\d.]+\sms, where", gained)
-    assert "goodput" in gained
+    assert re.fullmatch(
+        r"pi \(\d+ packets for 20 packets\) tracks its target within 25 %\. "
+        r"droptail has no target for the whole queue\.",
+        target,
+    )
     assert "over 3 seeds at the 5 % level" in chance
     # A set-point that the queue is far from.
-    held, *_ = sentences(sets={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
-    assert re.match(r"pi \(\d+ packets for 20\) missed the set-point; droptail has none", held)
+    _, target, *_ = sentences(sets={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
+    assert re.match(r"pi \(\d+ packets for 20 packets\) misses its target by more than", target)
     *_, chance = sentences(seeds=1)
-    assert chance.startswith("One seed: any difference may be chance")
-    held, gained, chance = sentences(laws=["pi"])
-    assert gained.startswith("Under pi, 95 % of the packets wait less than")
+    assert chance.startswith("One seed shows no chance: any difference may be chance")
+    delay, target, chance = sentences(laws=["pi"])
+    assert delay.startswith("pi: delay P95 = ")
     assert chance == "There is no other law to compare it with."
 
 
-def test_laws_without_a_set_point_have_none_to_hold() -> None:
-    """With no law that held one, "none" has nothing to stand for."""
-    held, *_ = sentences(laws=["droptail"], seeds=1)
-    assert held == "droptail has no set-point to hold."
+def test_a_law_without_a_target_is_said_to_have_none_only_beside_others() -> None:
+    answered = sentences(laws=["droptail"], seeds=1)
+    assert not any("target" in sentence for sentence in answered)
+
+
+#: Packets of two sizes: full ones of a download, and small ones of calls.
+SIZES = one_bottleneck(
+    ("5s", "15s"),
+    "10Mbit/s",
+    "500p",
+    '[[traffic]]\nkind = "ftp"\nflows = 4\nrtt = "40ms"\npacket = "1500B"\n'
+    '[[traffic]]\nkind = "voice"\nflows = 40\nrtt = "40ms"\n',
+    seeds=2,
+)
+
+
+def test_a_delay_target_is_judged_by_the_delay() -> None:
+    """Forty calls send packets of 200 bytes among those of 1500: no number of packets is 15 ms."""
+    result = forebay.run(SIZES, laws=["pie", "codel"])
+    pie = result.plan.points[0].laws[0]
+    judged = steady_state.set_point(result.plan.points[0], pie, result.runs_of(0, 0))
+    assert judged is not None and judged.is_delay and not judged.missed
+    assert judged.measured == pytest.approx(
+        result.cell(0, 0, "delay_mean_s").mean
+    ) and judged.target == pytest.approx(0.015)
+    assert abs(result.cell(0, 0, "queue_mean_pkts").mean / (pie.target_pkts or 0) - 1) > 0.25
+    assert "missed" not in [finding.kind for finding, _ in result.warnings]
+    _, target, *_ = answers(result)
+    assert re.match(r"pie \(1[0-9.]+ ms for 15 ms\) tracks its target within 25 %\.", target)
+    assert re.search(
+        r"codel \([\d.]+ ms for 5 ms\) has a target, but does not steer its mean to it\.", target
+    )
+
+
+def test_the_differences_of_laws_are_in_a_table(tmp_path: Path) -> None:
+    laws = "".join(f'[[law]]\nkind = "{kind}"\n' for kind in ("droptail", "codel", "fq-codel"))
+    result = forebay.run(ANSWERED + laws)
+    result.report(tmp_path)
+    rows = pl.read_csv(tmp_path / "differences.csv")
+    metrics = result.compared()
+    assert rows.height == 3 * len([name for name in metrics if name != "qacd_pkts"]) + 1
+    assert rows.filter(metric="qacd_pkts").select("first", "second").rows() == [
+        ("codel", "fq-codel")
+    ]
+    for row in rows.filter(metric="delay_p95_s").iter_rows(named=True):
+        a, b = (
+            [run.metrics["delay_p95_s"] for run in result.runs_of(0, result.plan.laws.index(law))]
+            for law in (row["first"], row["second"])
+        )
+        assert row["difference"] == pytest.approx(np.mean(np.subtract(a, b)))
+    # First what is beyond chance, then what may be chance, then what has no test.
+    beyond = rows["beyond_chance"].to_list()
+    order = [{True: 0, False: 1, None: 2}[value] for value in beyond]
+    assert order == sorted(order) and True in beyond
+    alone = statistics.compare(
+        {
+            law: {run.seed: run.metrics["goodput_bps"] for run in result.runs_of(0, i)}
+            for i, law in enumerate(result.plan.laws)
+        }
+    )
+    p = {(pair.first, pair.second): pair.p for pair in alone}
+    for first, second, value in (
+        rows.filter(metric="goodput_bps").select("first", "second", "p").iter_rows()
+    ):
+        assert value == pytest.approx(p[first, second])
+    text = (tmp_path / "differences.tex").read_text()
+    assert text.count(r" \\") == rows.height + 1
+    assert r"\begin{tabular}{llrr}" in text and "Holm" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "Differences between laws: " in page and "droptail − codel" in page
+    assert f"{sum(bool(it) for it in beyond)} of {rows['p'].count()} tested are beyond" in page
+
+
+def test_one_seed_leaves_no_table_of_differences(tmp_path: Path) -> None:
+    laws = "".join(f'[[law]]\nkind = "{kind}"\n' for kind in ("droptail", "codel"))
+    forebay.run(ANSWERED + laws).report(tmp_path)
+    assert (tmp_path / "differences.csv").exists()
+    forebay.run(ANSWERED + laws, seeds=1).report(tmp_path, force=True)
+    assert not (tmp_path / "differences.csv").exists()
+    assert not (tmp_path / "differences.tex").exists()
+    assert "Differences between laws" not in (tmp_path / "report.html").read_text()
+
+
+def test_seeds_that_give_one_run_are_named_wherever_numbers_are(tmp_path: Path) -> None:
+    fixed = ANSWERED.replace('rtt = "60ms"', 'rtt = "60ms"\ntcp = "linux-cubic"\nstart = "0s"')
+    laws = "".join(f'[[law]]\nkind = "{kind}"\n' for kind in ("droptail", "codel"))
+    result = forebay.run(fixed + laws)
+    shown = str(result)
+    assert "±" not in shown.partition("mean ±")[0]
+    assert "droptail: all 3 seeds gave the same run" in shown
+    assert answers(result)[-1].startswith("All 3 seeds gave the same run under every law")
+    summary = result.summary()
+    valued = summary.filter(pl.col("seeds") > 0)
+    assert valued["alike"].all() and valued["ci95"].is_nan().all()
+    assert "all 3 seeds gave the same run" in result._repr_html_()
+    result.report(tmp_path)
+    told = json.loads((tmp_path / "metrics.json").read_text())["same_run"]
+    assert told == [{"law": law, "point": "", "seeds": 3} for law in ("droptail", "codel")]
+    assert pl.read_csv(tmp_path / "differences.csv")["p"].null_count() > 0
+    page = (tmp_path / "report.html").read_text()
+    assert "0 of 0 tested are beyond chance" in page and "no test" in page
+    # Drawn starts, the default, make a run of each seed.
+    drawn = forebay.run(ANSWERED + laws)
+    assert "same run" not in str(drawn)
+    assert not drawn.summary().filter(pl.col("metric") == "queue_mean_pkts")["alike"].any()
 
 
 def test_a_report_says_which_sender_takes_most() -> None:
@@ -254,18 +362,18 @@ def test_a_report_says_which_sender_takes_most() -> None:
     uneven = link + sender.format("near", "10ms") + sender.format("far", "300ms")
     laws = '[[law]]\nkind = "droptail"\n[[law]]\nkind = "fq-codel"\n'
     said = answers(forebay.run(uneven + laws))
-    assert len(said) == 4
+    assert len(said) == 3
     found = re.fullmatch(
         r"Under (droptail|fq-codel) a flow of near gets ([\d.]+) times the goodput of one of far; "
         r"the most even is (droptail|fq-codel), where the ratio is ([\d.]+)\.",
-        said[2],
+        said[1],
     )
     assert found and found[1] != found[3] and float(found[2]) > float(found[4])
     # Alike, no sentence; a page that asks for little does not get too little.
     alike = link + sender.format("near", "50ms") + sender.format("far", "50ms")
     web = '[[traffic]]\nkind = "web"\nlabel = "pages"\nflows = 2\nrtt = "50ms"\n'
     for text in (alike, link + sender.format("near", "50ms") + web):
-        assert len(answers(forebay.run(f'{text}[[law]]\nkind = "fq-codel"\n', seeds=1))) == 3
+        assert len(answers(forebay.run(f'{text}[[law]]\nkind = "fq-codel"\n', seeds=1))) == 2
 
 
 def test_what_was_run_folds_below_the_answers(tmp_path: Path) -> None:

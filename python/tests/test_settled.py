@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,11 @@ def test_a_law_that_still_starts_is_named() -> None:
     assert kinds(early) == ["trend", "missed", "short"]
     trend, missed, short = (text for text, _ in descriptions.warnings(early))
     assert trend.startswith("pi: the queue still moves while it is measured, from ")
-    assert "set-point 200" in missed
+    assert re.fullmatch(
+        r"pi: the mean queue of \d+ packets is more than 25 % away from the target of 200 "
+        r"packets\.",
+        missed,
+    )
     assert "by the linear model its loop takes" in short
     assert "measuring begins after 7s" in short
     shown = str(early)
@@ -197,3 +202,38 @@ def test_a_buffer_shorter_than_the_target_is_a_warning(law: str) -> None:
     assert "beyond" in kinds(in_bytes)
     long = forebay.run(one_bottleneck(("2s", "4s"), "20Mbit/s", "100p", text))
     assert "beyond" not in kinds(long)
+
+
+#: A law in Python that has a target and does nothing to hold it.
+CARELESS = """
+from dataclasses import dataclass
+
+import forebay
+from forebay.units import Packets, Seconds
+
+
+@dataclass
+class Careless(forebay.Controller):
+    interval: Seconds = 0.01
+    target: {unit} = {target}
+
+    def sample(self, queue):
+        return 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("unit", "target", "says"),
+    [
+        ("Packets", "50", r"the mean queue of \d+ packets is .* target of 50 packets"),
+        ("Seconds", "0.02", r"the mean delay of \d+ ms is .* target of 20 ms"),
+    ],
+)
+def test_the_target_of_a_law_in_python_is_judged(
+    tmp_path: Path, unit: str, target: str, says: str
+) -> None:
+    file = tmp_path / "careless.py"
+    file.write_text(CARELESS.format(unit=unit, target=target))
+    found = forebay.run(slow("10s", "20s"), laws=f"{file}:Careless", seeds=1)
+    assert "missed" in kinds(found)
+    assert re.search(says, next(text for text, _ in descriptions.warnings(found) if "away" in text))

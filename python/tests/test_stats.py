@@ -48,14 +48,30 @@ def test_a_difference_of_single_runs_has_no_interval() -> None:
     difference, half_width = statistics.difference_and_interval([5.0], [1.0, 2.0])
     assert difference == 3.5
     assert math.isnan(half_width)
-    assert statistics.difference_and_interval([2.0, 2.0], [1.0, 1.0]) == (1.0, 0.0)
+    difference, half_width = statistics.difference_and_interval([2.0, 2.0], [1.0, 1.0])
+    assert (difference, math.isnan(half_width)) == (1.0, True)
 
 
-def test_equal_values_have_no_interval_however_their_mean_is_rounded() -> None:
+def test_replicates_that_are_alike_have_no_interval_and_their_mean_is_not_rounded() -> None:
     equal = [0.1] * 3
     assert sum(equal) / 3 != 0.1
-    assert statistics.mean_and_interval(equal)[1] == 0.0
-    assert statistics.difference_and_interval(equal, [0.3] * 3)[1] == 0.0
+    mean, half_width = statistics.mean_and_interval(equal)
+    assert (mean, math.isnan(half_width)) == (0.1, True)
+    assert math.isnan(statistics.difference_and_interval(equal, [0.3] * 3)[1])
+    # Against others that vary the variance of the others remains.
+    assert statistics.difference_and_interval(equal, [0.1, 0.2, 0.3])[1] > 0
+    assert statistics.are_alike([1.0, math.nan, 1.0])
+    assert not statistics.are_alike([1.0, math.nan])
+    assert not statistics.are_alike([1.0, 1.0 + 1e-15])
+
+
+def test_runs_are_one_run_where_every_metric_is_the_same() -> None:
+    run = {"a": 1.0, "b": math.nan}
+    assert statistics.are_one_run([run, dict(run)])
+    assert not statistics.are_one_run([run])
+    assert not statistics.are_one_run([])
+    assert not statistics.are_one_run([run, run | {"a": 1.0 + 1e-15}])
+    assert not statistics.are_one_run([run, run | {"b": 2.0}])
 
 
 def test_holm_worked_by_hand() -> None:
@@ -81,9 +97,41 @@ def test_comparisons_are_paired_over_common_seeds() -> None:
 
 def test_values_without_spread() -> None:
     same, other = {1: 1.0, 2: 2.0}, {1: 2.0, 2: 3.0}
-    assert statistics.compare({"a": same, "b": dict(same)})[0].p == 1.0
-    assert statistics.compare({"a": same, "b": other})[0].p == 0.0
+    for pair in statistics.compare({"a": same, "b": other, "c": dict(same)}):
+        assert not pair.tested and not pair.significant
+        assert math.isnan(pair.p) and math.isnan(pair.half_width)
     assert statistics.compare({"a": {1: 1.0}, "b": {1: 2.0}}) == []
+    # A difference that all seeds give is no evidence that a law is best.
+    lead = statistics.best({"a": same, "b": other}, more=False)
+    assert lead is not None and (lead.law, lead.ties) == ("a", ["b"])
+
+
+def test_pairs_without_a_test_do_not_count_in_the_adjustment() -> None:
+    a, b = {1: 1.0, 2: 2.0, 3: 4.0}, {1: 1.5, 2: 2.7, 3: 4.6}
+    alone = statistics.compare({"a": a, "b": b})[0].p
+    with_copy = statistics.compare({"a": a, "b": b, "c": dict(a)})
+    assert [pair.tested for pair in with_copy] == [True, False, True]
+    assert with_copy[0].p == pytest.approx(2 * alone)
+
+
+def test_differences_at_several_places_are_adjusted_together() -> None:
+    places = [
+        {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 1.5, 2: 2.7, 3: 4.6}},
+        {"a": {1: 1.0, 2: 2.0, 3: 3.0}, "b": {1: 2.0, 2: 2.5, 3: 4.4}},
+    ]
+    alone = [statistics.compare(by_law)[0].p for by_law in places]
+    together = [pairs[0].p for pairs in statistics.compare_at(places)]
+    assert together == pytest.approx(statistics.holm(alone))
+    rows = [
+        {"law": law, "point": str(i), "seed": seed, "wait": value}
+        for i, by_law in enumerate(places)
+        for law, seeds in by_law.items()
+        for seed, value in seeds.items()
+    ]
+    table = RunTable(pl.DataFrame(rows))
+    found = table.differences(["wait"], "point")
+    assert [each.place for each in found] == [("0",), ("1",)]
+    assert [each.pair.p for each in found] == pytest.approx(together)
 
 
 def test_the_best_law_worked_by_hand() -> None:

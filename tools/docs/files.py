@@ -109,7 +109,12 @@ FILES = [
     File(
         "flows",
         "a flow, at a link that it crosses",
-        [TRAFFIC, ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`")],
+        [
+            TRAFFIC,
+            ("flow", "", "number of the flow within its traffic, from 0"),
+            ("rtt_s", "s", "propagation of the flow both ways; null for packets from a file"),
+            ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`"),
+        ],
     ),
     File("classes", "a class of a queue", [CLASS], "each metric of a class, above"),
     File(
@@ -188,6 +193,7 @@ def sections() -> str:
             *(_section(file) for file in FILES),
             "### What laws report\n\nColumns of `samples.parquet`; null under a law that has no "
             f"such value.\n\n{_columns(REPORTED)}",
+            DIFFERENCES,
             VALIDATE_HEAD,
             *(_section(file, " of `forebay validate`") for file in VALIDATE),
             _section(MAP, " of `forebay map`"),
@@ -214,6 +220,22 @@ their column: shares of 1, not percent. `classes`, `class_delays`, `traffic`, `t
 `goodput` are written where they have rows. In each file a row begins with
 
 {keys}
+"""
+
+DIFFERENCES = """\
+### `differences.csv` and `differences.tex`
+
+Where two laws have two seeds in common, a run and a study have the difference of every pair of laws
+in each metric that the table shows: in `differences.csv` with a row for each, and in
+`differences.tex` as a table of LaTeX, with booktabs.
+`first` and `second` are the laws, and `difference` is the mean of the first less that of the second
+over the `seeds` that both have.
+`ci95` is half its 95 % confidence interval, and `p` is that of a paired t-test.
+p values are adjusted by Holm's method for the number of tests of the same metric.
+`beyond_chance` is true where p is below 0.05; these rows come first.
+Where all seeds give the same difference to the bit there is no interval and no test, and these
+three are empty.
+`point` is the label of the point, or "all points" for the means over all of them.
 """
 
 VALIDATE_HEAD = """\

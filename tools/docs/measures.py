@@ -26,8 +26,9 @@ def metrics() -> str:
         "Written from the declarations by `make docs`. The code is `crates/forebay-trace`;\n"
         "[new-measure.md](new-measure.md) tells how to add to it.\n\n"
         "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1; `costs.json`\n"
-        "has what differs from call to call, as `user_cpu_s`. A paper's [claims](replay.md) take\n"
-        "metrics and measures over any window.\n\n"
+        "has what differs from call to call, as `user_cpu_s`. `same_run` of `metrics.json` names\n"
+        "the laws and points whose seeds all gave the same run: together they are the evidence of\n"
+        "one. A paper's [claims](replay.md) take metrics and measures over any window.\n\n"
     )
     classes = [
         [f"`{entry['name']}`", entry["title"], entry["unit"], entry["doc"]]
@@ -77,11 +78,13 @@ QACD = sqrt( Σ (Q_i − Q_ref)² / (N + 1) )
 ```
 
 Q_i are the N samples of the queue within `measure`, one every `sample`, and Q_ref is the
-set-point: the scenario's `target`, or else each law's own. It counts both ways to miss. But for the
-N + 1, its square is the square of the mean distance plus the square of the deviation: a queue that
-rests 30 packets too high and one that swings around the set-point with a deviation of 30 both have
-30. Less is better, and 0 is a queue that stands still at its set-point. A law without a set-point,
-such as `droptail`, has none unless the scenario has a `target`. The definition is eq. (17) of PI-PD
+set-point: the scenario's `target`, or else each law's own. CoDel and other laws that do not steer
+their mean to a set-point are measured against their target.
+QACD counts both ways to miss. But for the N + 1, its square is the square of the mean distance
+plus the square of the deviation: a queue that rests 30 packets too high and one that swings
+around the set-point with a deviation of 30 both have 30. Less is better, and 0 is a queue that
+stands still at its set-point. A law without a set-point, such as `droptail`, has none unless the
+scenario has a `target`. The definition is eq. (17) of PI-PD
 ([references.md](references.md)).
 
 ```python

@@ -87,7 +87,7 @@ fn who_gets_what(found: &mut [Observed], scenario: &Scenario, model: &Model, tra
         let waits_s = (it.path.iter()).map(|&v| met[v][traffic].delay_mean_s());
         let rtt_s = mean_rtt_s(&it.rtts, it.flows, waits_s);
         for &v in &it.path {
-            let met = met[v][traffic];
+            let met = met[v][traffic].clone();
             found[v].traffic.push(TrafficTrace { rtt_s, ..met });
         }
     }
@@ -110,6 +110,7 @@ fn met_at(
     let passing = passing.filter(|(class, _)| class.route.contains(&v));
     // Packets that left, what they waited in all (s), and packets lost and marked.
     let mut sums = vec![[0.0; 4]; scenario.traffic.len()];
+    let mut met_by: Vec<TrafficTrace> = vec![TrafficTrace::default(); scenario.traffic.len()];
     for ((_, &traffic), column) in passing.zip(&trace.met[v]) {
         let [left, waited_s, lost, marked] = &mut sums[traffic];
         for (row, met) in column.iter().enumerate().skip(1) {
@@ -117,6 +118,9 @@ fn met_at(
             if within(came + wait) {
                 *left += met.entered;
                 *waited_s += met.entered * wait.as_secs_f64();
+                // Packets of a fluid need not be whole; their delays count in thousandths.
+                let thousandths = whole_u64(1e3 * met.entered + 0.5);
+                (met_by[traffic].delay_ns).saturating_record_n(wait.as_nanos(), thousandths);
             }
             if within(came) {
                 *lost += met.lost;
@@ -125,17 +129,14 @@ fn met_at(
         }
     }
     let nearest = |pkts: f64| whole_u64(pkts + 0.5);
-    (0..)
-        .zip(sums)
-        .map(|(traffic, [left, waited_s, lost, marked])| TrafficTrace {
-            traffic,
-            left_packets: nearest(left),
-            waited_ns: nearest(1e9 * waited_s),
-            dropped_packets: nearest(lost),
-            marked_packets: nearest(marked),
-            ..TrafficTrace::default()
-        })
-        .collect()
+    for (traffic, (of, [left, waited_s, lost, marked])) in (0..).zip(met_by.iter_mut().zip(sums)) {
+        of.traffic = traffic;
+        of.left_packets = nearest(left);
+        of.waited_ns = nearest(1e9 * waited_s);
+        of.dropped_packets = nearest(lost);
+        of.marked_packets = nearest(marked);
+    }
+    met_by
 }
 
 fn at_link(

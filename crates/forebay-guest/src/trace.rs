@@ -245,8 +245,7 @@ fn apply(recorder: &mut Recorder, at: Time, event: Event) {
             let sojourn = row.left.since(row.arrived);
             recorder.departed(at, row.bytes, sojourn, row.class);
             if let Some(of) = recorder.traffic(at, Some(row.traffic)) {
-                of.left_packets += 1;
-                of.waited_ns += sojourn.as_nanos();
+                of.left(sojourn);
             }
         }
     }

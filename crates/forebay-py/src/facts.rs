@@ -2,7 +2,7 @@
 //! Quantities are numbers with their unit in the name.
 
 use forebay_core::discipline::Buffer;
-use forebay_core::Site;
+use forebay_core::{SetPoint, Site};
 use forebay_scenario::{
     Change, EcnChoice, Instant, KeyNumber, LawChoice, Link, LinkSetting, Point, RateTrace,
     Scenario, Setting, Traffic, TrafficKind,
@@ -139,6 +139,8 @@ record! {
         /// Every parameter with its value, in the order of its table.
         params: Vec<(String, Py<PyAny>)>,
         target_pkts: Option<f64>,
+        /// The set-point where it is a delay.
+        target_s: Option<f64>,
         /// The queue that holds it, as a scenario writes it; None for the default.
         queue: Option<String>,
         /// Whether each flow has a queue of its own under the law.
@@ -158,6 +160,10 @@ impl LawInfo {
             source: choice.spec.source.into(),
             params: values(py, &resolved)?,
             target_pkts: choice.target_pkts(site),
+            target_s: match choice.set_point() {
+                Some(SetPoint::Delay(delay)) => Some(delay.as_secs_f64()),
+                _ => None,
+            },
             queue: (!choice.queue.is_default()).then(|| choice.queue.to_string()),
             per_flow: choice.queue.is_per_flow(),
         })
@@ -176,6 +182,8 @@ record! {
         /// Nodes that the data passes, in order.
         path: Vec<String>,
         rtts_s: Vec<f64>,
+        /// Pairs of hosts that the flows share in turn; each takes a round-trip time in turn.
+        pairs: Option<u32>,
         access_bps: u64,
         /// Earliest and latest.
         start_s: (f64, f64),
@@ -246,6 +254,7 @@ impl TrafficInfo {
             header_bytes: traffic.header.0,
             path: nodes.map(str::to_owned).collect(),
             rtts_s: traffic.rtts.iter().map(|rtt| rtt.as_secs_f64()).collect(),
+            pairs: traffic.pairs,
             access_bps: traffic.access.as_bps(),
             start_s: bounds_s(&traffic.start),
             stop_s: traffic.stop.as_ref().map(bounds_s),

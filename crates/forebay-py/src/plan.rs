@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
+use forebay_core::Time;
 use forebay_fluid::{from_scenario, Step};
 use forebay_scenario::{
     DesignedGains, Experiment, Inputs, KernelSettings, Offloads, Reading, Shaper,
 };
+use forebay_sim::traffic::starts;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -290,6 +292,18 @@ impl Plan {
         let laws = point.laws.iter();
         let laws = laws.map(|law| (!law.spec.is_own()).then(|| law.resolved()));
         Ok((point.scenario.resolved(), laws.collect()))
+    }
+
+    /// Returns the times in s at which the flows of a traffic start at a point, as the simulator
+    /// draws them for this seed.
+    fn starts_s(&self, point: usize, traffic: usize, seed: u64) -> PyResult<Vec<f64>> {
+        let points = &self.experiment()?.points;
+        let one = points
+            .get(point)
+            .and_then(|point| point.scenario.traffic.get(traffic))
+            .ok_or_else(|| PyIndexError::new_err("no such traffic"))?;
+        let starts = starts(seed, traffic, one);
+        Ok(starts.into_iter().map(Time::as_secs_f64).collect())
     }
 
     /// Starts every run in background threads, and returns at once. Without `samples`, runs

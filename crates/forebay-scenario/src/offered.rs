@@ -1,7 +1,7 @@
 //! What a link carries besides flows that last: short flows by how many there are at a time, and
 //! what does not listen, or ends before it could, by its rate.
 
-use forebay_core::Time;
+use forebay_core::{Span, Time};
 
 use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficKind};
 
@@ -33,8 +33,11 @@ pub fn offered(point: &Scenario) -> Offered {
     sum
 }
 
-/// Whether it has begun when measuring begins, and goes on until it ends.
+/// Returns true if the traffic has begun when measuring begins, and goes on until measuring ends.
+/// A measurement from the start of the run includes the first second, in which flows draw their
+/// starts by default.
 fn stays(traffic: &Traffic, (start, end): (Time, Time)) -> bool {
+    let start = start.max(Time::ZERO + Span::from_secs(1));
     let latest = match traffic.start {
         Instant::At(time) | Instant::Uniform(_, time) => time,
     };

@@ -378,6 +378,7 @@ fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Sce
         document,
         &links,
         files,
+        top.duration,
         (options.external, options.programs),
     )?;
     let changes = changes::read(document, top.duration)?;

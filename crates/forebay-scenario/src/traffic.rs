@@ -9,13 +9,14 @@ mod stack;
 mod tcp;
 
 use forebay_core::param::nearest;
-use forebay_core::{Bytes, ParamSpec, Params, Time};
+use forebay_core::{Bytes, ParamSpec, Params, Span, Time};
 
 use crate::document::Document;
 use crate::error::Fault;
 use crate::files::Files;
 use crate::model::{
-    Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web, EXTERNAL,
+    Arrivals, Instant, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web,
+    EXTERNAL,
 };
 use crate::path::unique_labels;
 use crate::tree::Section;
@@ -39,6 +40,9 @@ pub struct TrafficSpec {
     pub parts: &'static [&'static [ParamSpec]],
     /// Those that are scaled where a scenario is moved to a link of another rate.
     pub in_proportion: &'static [&'static str],
+    /// True if flows without a `start` draw one. Nothing else that such a flow does depends on the
+    /// seed, so that with one common start all seeds would give the same run.
+    draws_start: bool,
     read: Read,
     /// One for each part that belongs to the kind alone.
     numbers: &'static [ReadNumbers],
@@ -76,6 +80,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, TcpKeys::SPECS],
         numbers: &[],
         in_proportion: &[],
+        draws_start: true,
         read: Read::Flows(|section| Ok(TrafficKind::Ftp(tcp(section)?))),
     },
     TrafficSpec {
@@ -84,6 +89,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, MiceKeys::SPECS, TcpKeys::SPECS],
         numbers: &[numbers::<MiceKeys>],
         in_proportion: &[],
+        draws_start: false,
         read: Read::Flows(|section| {
             let keys: MiceKeys = section.read()?;
             Ok(TrafficKind::Mice {
@@ -100,6 +106,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, CbrKeys::SPECS],
         numbers: &[numbers::<CbrKeys>],
         in_proportion: &["rate"],
+        draws_start: true,
         read: Read::Flows(|section| {
             let CbrKeys { rate, ecn } = section.read()?;
             Ok(TrafficKind::Cbr { rate, ecn })
@@ -117,6 +124,7 @@ pub const KINDS: &[TrafficSpec] = &[
         ],
         numbers: &[numbers::<WebKeys>, numbers::<SizeKeys>],
         in_proportion: &["requests"],
+        draws_start: false,
         read: Read::Flows(|section| {
             let keys: WebKeys = section.read()?;
             Ok(TrafficKind::Web(Web {
@@ -138,6 +146,7 @@ pub const KINDS: &[TrafficSpec] = &[
         ],
         numbers: &[numbers::<PagesKeys>, numbers::<SizeKeys>],
         in_proportion: &[],
+        draws_start: false,
         read: Read::Flows(|section| {
             let keys: PagesKeys = section.read()?;
             Ok(TrafficKind::Pages(Pages {
@@ -156,6 +165,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, OnOffKeys::SPECS],
         numbers: &[numbers::<OnOffKeys>],
         in_proportion: &["rate"],
+        draws_start: false,
         read: Read::Flows(|section| {
             let keys: OnOffKeys = section.read()?;
             if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
@@ -188,6 +198,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, VoiceKeys::SPECS],
         numbers: &[numbers::<VoiceKeys>],
         in_proportion: &[],
+        draws_start: true,
         read: Read::Flows(applications::voice),
     },
     TrafficSpec {
@@ -196,6 +207,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, FramesKeys::SPECS],
         numbers: &[numbers::<FramesKeys>],
         in_proportion: &["frame"],
+        draws_start: true,
         read: Read::Flows(applications::frames),
     },
     TrafficSpec {
@@ -204,6 +216,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, VideoKeys::SPECS, TcpKeys::SPECS],
         numbers: &[numbers::<VideoKeys>],
         in_proportion: &["ladder"],
+        draws_start: true,
         read: Read::Flows(applications::video),
     },
     TrafficSpec {
@@ -212,6 +225,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[ArrivalsKeys::SPECS],
         numbers: &[],
         in_proportion: &[],
+        draws_start: false,
         read: Read::Whole(arrivals::read),
     },
     TrafficSpec {
@@ -220,6 +234,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, ProgramKeys::SPECS],
         numbers: &[],
         in_proportion: &[],
+        draws_start: false,
         read: Read::FlowsOfFiles(applications::program),
     },
     TrafficSpec {
@@ -228,6 +243,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, ExternalKeys::SPECS],
         numbers: &[numbers::<ExternalKeys>],
         in_proportion: &[],
+        draws_start: false,
         read: Read::Flows(external::external),
     },
 ];
@@ -257,6 +273,7 @@ pub fn read(
     document: &Document,
     links: &[Link],
     files: &Files,
+    duration: Span,
     (external, programs): (bool, bool),
 ) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
@@ -273,7 +290,7 @@ pub fn read(
             table: &document.traffic[i],
             name: &format!("traffic.{i}"),
         };
-        let traffic = one(&section, label, links, files)?;
+        let traffic = one(&section, label, links, files, duration)?;
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
@@ -292,7 +309,13 @@ pub fn read(
     Ok(all)
 }
 
-fn one(section: &Section, label: String, links: &[Link], files: &Files) -> Result<Traffic, Fault> {
+fn one(
+    section: &Section,
+    label: String,
+    links: &[Link],
+    files: &Files,
+    duration: Span,
+) -> Result<Traffic, Fault> {
     let spec = spec(section)?;
     section.only(&["kind"], spec.parts)?;
     let expanded = stack::expanded(section, spec)?;
@@ -305,6 +328,9 @@ fn one(section: &Section, label: String, links: &[Link], files: &Files) -> Resul
         Read::FlowsOfFiles(kind) => flows(section, label, links, kind(section, files)?)?,
         Read::Whole(read) => read(section, label, links, files)?,
     };
+    if spec.draws_start && section.table.entry("start").is_none() {
+        traffic.start = drawn_start(duration, traffic.stop);
+    }
     for part in spec.numbers {
         traffic.numbers.extend(part(section)?);
     }
@@ -340,11 +366,22 @@ fn flows(
         pairs: keys.pairs.0,
         group: keys.group.0.map(|label| label.0),
         host: keys.host.0.map(|label| label.0),
-        start: keys.start,
+        start: keys.start.0.unwrap_or(Instant::At(Time::ZERO)),
         stop: keys.stop.0,
         kind,
         numbers: Vec::new(),
     })
+}
+
+/// Returns the interval from which flows draw their starts where the scenario gives none: the first
+/// second, or the first tenth of a run, or of the time to an earlier `stop`, shorter than 10 s.
+fn drawn_start(duration: Span, stop: Option<Instant>) -> Instant {
+    let end = match stop {
+        Some(stop) => duration.min(stop.bounds().0.since(Time::ZERO)),
+        None => duration,
+    };
+    let latest = Span::from_secs(1).min(Span::from_nanos(end.as_nanos() / 10));
+    Instant::Uniform(Time::ZERO, Time::ZERO + latest)
 }
 
 /// Headers of IPv4 and TCP, or of IPv4 and UDP, without options (RFC 791, 9293, 768).

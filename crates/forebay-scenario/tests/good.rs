@@ -107,6 +107,59 @@ fn every_part_of_a_scenario_is_read() {
     );
 }
 
+/// Reads one traffic with these keys in a run of this length, and returns the bounds of its starts
+/// in s.
+fn start_bounds_s(kind: &str, keys: &str, duration: &str) -> (f64, f64) {
+    let text = format!(
+        "duration = {duration:?}\nbottleneck = {{ rate = \"10Mbit/s\", buffer = \"100p\" }}\n\
+         [[traffic]]\nkind = {kind:?}\nflows = 2\nrtt = \"20ms\"\n{keys}\n\
+         [[law]]\nkind = \"droptail\"\n"
+    );
+    let options = Options {
+        programs: true,
+        ..Options::default()
+    };
+    let (first, last) = read(&text, &options).points[0].scenario.traffic[0]
+        .start
+        .bounds();
+    (first.as_secs_f64(), last.as_secs_f64())
+}
+
+#[test]
+fn flows_whose_times_no_seed_draws_draw_their_starts_by_default() {
+    let rate = "rate = \"1Mbit/s\"";
+    for (kind, keys) in [
+        ("ftp", ""),
+        ("cbr", rate),
+        ("voice", ""),
+        ("frames", ""),
+        ("video", ""),
+    ] {
+        assert_eq!(start_bounds_s(kind, keys, "20s"), (0.0, 1.0), "{kind}");
+        let at_zero = format!("{keys}\nstart = \"0s\"");
+        assert_eq!(start_bounds_s(kind, &at_zero, "20s"), (0.0, 0.0), "{kind}");
+    }
+    for (kind, keys) in [
+        ("mice", ""),
+        ("web", ""),
+        ("pages", ""),
+        ("onoff", rate),
+        ("program", "client = \"true\""),
+    ] {
+        assert_eq!(start_bounds_s(kind, keys, "20s"), (0.0, 0.0), "{kind}");
+    }
+}
+
+#[test]
+fn a_short_run_begins_within_its_first_tenth() {
+    assert_eq!(start_bounds_s("ftp", "", "2s"), (0.0, 0.2));
+    assert_eq!(
+        start_bounds_s("ftp", "stop = \"500ms\"", "20s"),
+        (0.0, 0.05)
+    );
+    assert_eq!(start_bounds_s("ftp", "stop = \"15s\"", "20s"), (0.0, 1.0));
+}
+
 /// Three loads at two rates, of four kinds of traffic.
 const LOADS: &str = include_str!("good/loads.toml");
 

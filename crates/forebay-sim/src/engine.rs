@@ -442,7 +442,7 @@ fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
                 sent_packets: class.sent_packets,
                 resent_packets: class.resent_packets,
                 rtt_s,
-                ..met[link][traffic]
+                ..met[link][traffic].clone()
             });
         }
     }

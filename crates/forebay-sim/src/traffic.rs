@@ -15,7 +15,7 @@ mod web;
 
 use crate::number::{count, small};
 use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Rng, TrafficClass};
+use forebay_core::{Rng, Time, TrafficClass};
 use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
 use forebay_trace::Viewer;
 
@@ -142,9 +142,21 @@ pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
+/// The random stream from which flows draw their starts.
+const START: &str = "start";
+
 /// The random numbers of a traffic for one purpose.
 pub fn stream(seed: u64, index: usize, what: &str) -> Rng {
     Rng::new(seed, &format!("traffic {index} {what}"))
+}
+
+/// Returns the times at which the declared flows of a traffic start, as a run with this seed draws
+/// them.
+pub fn starts(seed: u64, index: usize, traffic: &Traffic) -> Vec<Time> {
+    let mut rng = stream(seed, index, START);
+    (0..traffic.flows)
+        .map(|_| Time::from_nanos(draw(traffic.start, &mut rng)))
+        .collect()
 }
 
 /// When a flow is there, in ns, and what it does first.
@@ -165,7 +177,7 @@ pub struct Beginnings {
 impl Beginnings {
     pub fn new(seed: u64, index: usize) -> Beginnings {
         Beginnings {
-            starts: stream(seed, index, "start"),
+            starts: stream(seed, index, START),
             stops: stream(seed, index, "stop"),
         }
     }

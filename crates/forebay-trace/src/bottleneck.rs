@@ -87,8 +87,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         let recorder = &mut self.record.recorder;
         recorder.departed(now, bytes, departure.sojourn, departure.class);
         if let Some(of) = recorder.traffic(now, departure.packet.traffic()) {
-            of.left_packets += 1;
-            of.waited_ns += departure.sojourn.as_nanos();
+            of.left(departure.sojourn);
         }
         Some(sent)
     }

@@ -1,19 +1,23 @@
 //! Who gets what: what each traffic of a scenario got of a queue, and what its packets met there.
 
 use forebay_core::Span;
+use hdrhistogram::Histogram;
 
 use crate::measures::{traffic_metric, Measure, MBITS, MS, NONE, PERCENT};
 use crate::named_numbers::named_numbers;
+use crate::recorder::delays;
 use crate::Trace;
 
 /// What the packets of one traffic met at a queue, within the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TrafficTrace {
     /// Index into the scenario's traffic.
     pub traffic: u32,
     /// Packets that left the queue, and how long all of them together waited there.
     pub left_packets: u64,
     pub waited_ns: u64,
+    /// Queuing delay in ns of these packets.
+    pub delay_ns: Histogram<u64>,
     pub dropped_packets: u64,
     pub marked_packets: u64,
     /// Data packets that senders of TCP sent, and those of them that they sent again.
@@ -35,7 +39,39 @@ pub fn mean_rtt_s(rtts: &[Span], flows: u32, waits_s: impl Iterator<Item = f64>)
     propagation_s / f64::from(flows) + waits_s.sum::<f64>()
 }
 
+impl Default for TrafficTrace {
+    fn default() -> TrafficTrace {
+        TrafficTrace {
+            traffic: 0,
+            left_packets: 0,
+            waited_ns: 0,
+            delay_ns: delays(),
+            dropped_packets: 0,
+            marked_packets: 0,
+            sent_packets: 0,
+            resent_packets: 0,
+            rtt_s: 0.0,
+        }
+    }
+}
+
 impl TrafficTrace {
+    /// Counts a packet that left the queue after this time in it.
+    #[inline]
+    pub fn left(&mut self, sojourn: Span) {
+        self.left_packets += 1;
+        self.waited_ns += sojourn.as_nanos();
+        self.delay_ns.saturating_record(sojourn.as_nanos());
+    }
+
+    /// Returns the queuing delay that 95 % of the packets do not exceed; NaN where no packet left.
+    pub fn delay_p95_s(&self) -> f64 {
+        match self.delay_ns.len() {
+            0 => f64::NAN,
+            _ => self.delay_ns.value_at_quantile(0.95) as f64 / 1e9,
+        }
+    }
+
     /// NaN where no packet left.
     pub fn delay_mean_s(&self) -> f64 {
         self.waited_ns as f64 / 1e9 / self.left_packets as f64
@@ -44,7 +80,7 @@ impl TrafficTrace {
 
 named_numbers! {
     /// Metrics of one traffic. Shares of nothing are NaN.
-    pub struct TrafficMetrics[9] {
+    pub struct TrafficMetrics[10] {
         /// In-order bits that its receivers handed to their applications, per second.
         goodput_bps,
         /// Of what all traffic of the queue got.
@@ -55,6 +91,7 @@ named_numbers! {
         ratio,
         rtt_s,
         delay_mean_s,
+        delay_p95_s,
         /// Of the data packets that its senders sent; NaN without TCP.
         resent_rate,
         /// Drops of every cause, of the packets that left or were dropped.
@@ -81,6 +118,7 @@ impl TrafficMetrics {
             ratio: share(flow_goodput_bps, least),
             rtt_s: of.rtt_s,
             delay_mean_s: of.delay_mean_s(),
+            delay_p95_s: of.delay_p95_s(),
             drop_rate: share(of.dropped_packets as f64, ended),
             mark_rate: share(of.marked_packets as f64, ended),
             resent_rate: share(of.resent_packets as f64, of.sent_packets as f64),
@@ -144,6 +182,13 @@ pub const TRAFFIC_METRICS: &[Measure] = &[
         |m| m.delay_mean_s,
     ),
     traffic_metric(
+        "delay_p95_s",
+        "Delay, 95th pct.",
+        MS,
+        "95 % of the packets of this traffic wait less",
+        |m| m.delay_p95_s,
+    ),
+    traffic_metric(
         "resent_rate",
         "Sent again",
         PERCENT,
@@ -192,21 +237,24 @@ mod tests {
 
     #[test]
     fn metrics_are_those_worked_by_hand() {
-        let bulk = TrafficTrace {
-            traffic: 0,
-            left_packets: 30,
-            waited_ns: 60_000_000,
+        let mut bulk = TrafficTrace {
             dropped_packets: 10,
             marked_packets: 4,
             sent_packets: 50,
             resent_packets: 10,
             rtt_s: 0.042,
+            ..TrafficTrace::default()
         };
+        // 28 packets wait 1 ms, and two of 30, more than 5 %, wait 16 ms.
+        for ms in std::iter::repeat_n(1, 28).chain([16, 16]) {
+            bulk.left(Span::from_millis(ms));
+        }
         let calls = TrafficTrace {
             traffic: 1,
             ..TrafficTrace::default()
         };
-        let trace = trace(&[(0, 2000), (0, 1000), (1, 500)], &[bulk, calls]);
+        let both = [bulk.clone(), calls.clone()];
+        let trace = trace(&[(0, 2000), (0, 1000), (1, 500)], &both);
         let m = TrafficMetrics::of(&bulk, &trace);
         let near = |got: f64, want: f64| assert!((got - want).abs() < 1e-9, "{got} {want}");
         near(m.goodput_bps, 24_000.0);
@@ -215,12 +263,17 @@ mod tests {
         near(m.ratio, 3.0);
         near(m.rtt_s, 0.042);
         near(m.delay_mean_s, 0.002);
+        assert!(
+            (m.delay_p95_s - 0.016).abs() < 1e-3 * 0.016,
+            "{}",
+            m.delay_p95_s
+        );
         near(m.drop_rate, 0.25);
         near(m.mark_rate, 0.1);
         near(m.resent_rate, 0.2);
         let m = TrafficMetrics::of(&calls, &trace);
         near(m.ratio, 1.0);
-        assert!([m.delay_mean_s, m.drop_rate, m.resent_rate]
+        assert!([m.delay_mean_s, m.delay_p95_s, m.drop_rate, m.resent_rate]
             .iter()
             .all(|it| it.is_nan()));
     }

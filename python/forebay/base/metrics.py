@@ -48,10 +48,18 @@ CLASS_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.cl
 #: Metrics of each traffic of a link that several cross: who gets what.
 TRAFFIC_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.traffic_metrics()}
 
-#: What a reader compares laws by; tables show these, and first what fits a narrow terminal.
+#: What a reader compares laws by; tables show these, and first what fits a narrow terminal. Those
+#: of applications have values only where a scenario has calls, transfers or video, and are then
+#: what it is about.
 COMPARED = [
     "goodput_bps",
     "delay_p95_s",
+    "voice_delay_s",
+    "voice_loss",
+    "flow_completion_p50_s",
+    "flow_completion_p95_s",
+    "video_rate_bps",
+    "video_stalled",
     "queue_mean_pkts",
     "drop_rate",
     "mark_rate",
@@ -89,6 +97,21 @@ def with_interval(mean: float, half_width: float) -> str:
     place = min(_place(half_width) - 1, _place(mean) - 1) if half_width else _place(mean) - 3
     decimals = max(0, -max(place, _place(mean) - 4))
     return f"{mean:.{decimals}f} ± {half_width:.{decimals}f}"
+
+
+#: A p that is written as it is; smaller ones are less than this.
+LEAST_P = 0.001
+
+
+def p_text(p: float, *, significant: bool, tested: bool = True) -> str:
+    """Return a p value in three decimals, with a star where it is beyond chance.
+
+    A p that is NaN is a dash, or "no test" where there are seeds that all give the same.
+    """
+    if math.isnan(p):
+        return "–" if tested else "no test"
+    text = f"{p:.3f}" if p >= LEAST_P else f"< {LEAST_P:g}"
+    return f"{text} *" if significant else text
 
 
 def _place(value: float) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -46,7 +47,7 @@ RATES = [
 
 
 #: Keys to set on top of a scenario, with their values: a table, "KEY=VALUE" texts, or pairs.
-Sets = Mapping[str, Any] | Sequence[str] | Sequence[tuple[str, Any]]
+Sets = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
 
 #: Base units that have another name in words.
 NAMES = {"p": "packets", "B": "bytes"}
@@ -148,8 +149,24 @@ def _in_toml(value: object) -> str:
     return json.dumps(value)
 
 
+def listed(value: object) -> list[Any]:
+    """Return a list of what is one thing or several.
+
+    A text, a path, a table and a class are one thing, so that a parameter that takes several names
+    or scenarios also takes one. None is an empty list.
+    """
+    if value is None:
+        return []
+    if isinstance(value, str | os.PathLike | Mapping | type) or not isinstance(value, Iterable):
+        return [value]
+    return list(value)
+
+
 def set_pairs(sets: Sets) -> list[tuple[str, str]]:
-    """Keys and values as the reader of scenarios takes them. Raises `ScenarioError`."""
+    """Return keys and values as the reader of scenarios takes them; one text is one pair. Raises
+    `ScenarioError`."""
+    if isinstance(sets, str):
+        return set_pairs([sets])
     if isinstance(sets, Mapping):
         return [(key, toml(value)) for key, value in sets.items()]
     pairs = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +15,33 @@ from numpy.typing import NDArray
 LEVEL = 0.95
 
 
+def are_alike(values: Sequence[float] | NDArray[np.float64]) -> bool:
+    """Return True if several values are all the same to the bit.
+
+    Replicates that are alike do not show how far chance moves a number, so there is neither an
+    interval nor a test. NaN values (a metric that does not apply) are left out.
+    """
+    x = np.asarray(values, dtype=float)
+    x = x[~np.isnan(x)]
+    return len(x) > 1 and bool(np.ptp(x) == 0)
+
+
+def are_one_run(runs: Sequence[Mapping[str, float]]) -> bool:
+    """Return True if several runs have the same metrics to the bit.
+
+    Their seeds then changed nothing, and together they are the evidence of one run.
+    """
+    first, *others = [
+        {name: value for name, value in run.items() if not math.isnan(value)} for run in runs
+    ] or [{}]
+    return len(runs) > 1 and all(other == first for other in others)
+
+
 def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % confidence interval (Student's t).
+    """Return the mean and half the width of its 95 % confidence interval (Student's t).
 
     NaN values (a metric that does not apply) are left out. The half width is NaN for fewer
-    than two values, the mean for none.
+    than two values and for values that are all alike (see `are_alike`); the mean is NaN for none.
     """
     x = np.asarray(values, dtype=float)
     x = x[~np.isnan(x)]
@@ -31,12 +54,14 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
 def means_and_intervals(
     samples: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """As `mean_and_interval`, of each row of a matrix that has no NaN."""
+    """Return what `mean_and_interval` returns for each row of a matrix without NaN."""
     means, count = samples.mean(axis=1), samples.shape[1]
     if count == 1:
         return means, np.full_like(means, np.nan)
-    # Equal values have none, though their mean may be rounded.
-    variances = np.where(np.ptp(samples, axis=1) == 0, 0.0, samples.var(axis=1, ddof=1))
+    alike = np.ptp(samples, axis=1) == 0
+    # The sum of equal values is rounded, and their mean with it.
+    means = np.where(alike, samples[:, 0], means)
+    variances = np.where(alike, np.nan, samples.var(axis=1, ddof=1))
     return means, student_quantile(count - 1) * np.sqrt(variances / count)
 
 
@@ -45,10 +70,11 @@ def difference_and_interval(
     second: Sequence[float] | NDArray[np.float64],
     level: float = LEVEL,
 ) -> tuple[float, float]:
-    """Mean of `first` less that of `second`, and half the width of its confidence interval.
+    """Return the mean of `first` less that of `second`, and half the width of its interval.
 
     Welch's t interval, for independent samples whose variances may differ (Welch 1947). NaN
-    values are left out. The half width is NaN where either has fewer than two values.
+    values are left out. The half width is NaN where either has fewer than two values, and where
+    the values of both are all alike.
     """
     x, y = (np.asarray(values, dtype=float) for values in (first, second))
     x, y = x[~np.isnan(x)], y[~np.isnan(y)]
@@ -60,7 +86,7 @@ def difference_and_interval(
     # Squared standard errors of the two means.
     a, b = _variance(x) / len(x), _variance(y) / len(y)
     if a + b == 0:
-        return difference, 0.0
+        return difference, float("nan")
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
     quantile = student_quantile(freedom, level)
     return difference, quantile * (a + b) ** 0.5
@@ -74,8 +100,8 @@ def student_quantile(freedom: float, level: float = LEVEL) -> float:
 
 
 def _variance(x: NDArray[np.float64]) -> float:
-    """Of a sample; zero for equal values, whose mean may be rounded."""
-    return 0.0 if np.ptp(x) == 0 else float(x.var(ddof=1))
+    """Return the variance of a sample: zero for equal values, whose mean may be rounded."""
+    return 0.0 if are_alike(x) else float(x.var(ddof=1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -90,15 +116,30 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Two laws under one metric, over the seeds that both ran with."""
+    """The difference of two laws in one metric, over the seeds that both ran with.
+
+    Attributes
+    ----------
+    difference : float
+        Mean of `first` less `second`.
+    half_width : float
+        Half the width of the 95 % confidence interval of the difference; NaN where all seeds give
+        the same difference, which shows nothing of chance.
+    p : float
+        The p of a paired t-test, adjusted for the number of comparisons; NaN without a test.
+    """
 
     first: str
     second: str
     seeds: int
-    #: mean of first − second
     difference: float
-    #: of a paired t-test, adjusted for the number of comparisons
+    half_width: float
     p: float
+
+    @property
+    def tested(self) -> bool:
+        """True if there is a test: the seeds do not all give the same difference."""
+        return not math.isnan(self.p)
 
     @property
     def significant(self) -> bool:
@@ -111,13 +152,22 @@ Values = Mapping[Any, float]
 
 
 def compare(by_law: Mapping[str, Values]) -> list[PairedDifference]:
-    """Compares every pair of laws, given metric values by law and seed.
+    """Compare every pair of laws, given metric values by law and seed.
 
-    A paired t-test over the common seeds, since one seed gives all laws the same flows and
-    start times; p values are adjusted for the number of pairs by Holm's method. Pairs with
-    fewer than two common seeds, or with values that are NaN, are left out.
+    Each pair gets a paired t-test over the common seeds, since one seed gives all laws the same
+    flows and start times; p values are adjusted for the number of tests by Holm's method. A pair
+    whose seeds all give the same difference has no test. Pairs with fewer than two common seeds,
+    or with values that are NaN, are left out.
     """
-    return _holm_adjusted(itertools.combinations(by_law, 2), by_law)
+    return compare_at([by_law])[0]
+
+
+def compare_at(places: Sequence[Mapping[str, Values]]) -> list[list[PairedDifference]]:
+    """Compare every pair of laws at each of several places, as `compare` does at one.
+
+    The p values are adjusted for the number of tests at all places together.
+    """
+    return _holm_adjusted([(itertools.combinations(by_law, 2), by_law) for by_law in places])
 
 
 def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDifference]:
@@ -125,27 +175,33 @@ def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDiffer
 
     `chosen` must not have been chosen by these values: see `best` for that.
     """
-    return _holm_adjusted([(other, chosen) for other in by_law if other != chosen], by_law)
+    pairs = [(other, chosen) for other in by_law if other != chosen]
+    return _holm_adjusted([(pairs, by_law)])[0]
 
 
 def _holm_adjusted(
-    pairs: Iterable[tuple[str, str]], by_law: Mapping[str, Values]
-) -> list[PairedDifference]:
-    tested = [it for pair in pairs if (it := _paired(*pair, by_law)) is not None]
-    adjusted = holm([pair.p for pair in tested])
-    return [replace(pair, p=p) for pair, p in zip(tested, adjusted, strict=True)]
+    places: Iterable[tuple[Iterable[tuple[str, str]], Mapping[str, Values]]],
+) -> list[list[PairedDifference]]:
+    compared = [
+        [it for pair in pairs if (it := _paired(*pair, by_law)) is not None]
+        for pairs, by_law in places
+    ]
+    adjusted = iter(holm([pair.p for place in compared for pair in place if pair.tested]))
+    return [
+        [replace(pair, p=next(adjusted)) if pair.tested else pair for pair in place]
+        for place in compared
+    ]
 
 
 def _paired(first: str, second: str, by_law: Mapping[str, Values]) -> PairedDifference | None:
-    """With the p of this comparison alone; None for fewer than two common seeds."""
+    """Return the pair with the p of this comparison alone; None for fewer than two common seeds."""
     a, b = by_law[first], by_law[second]
     difference = np.array([a[seed] - b[seed] for seed in a if seed in b], dtype=float)
     difference = difference[~np.isnan(difference)]
     if len(difference) < 2:
         return None
-    return PairedDifference(
-        first, second, len(difference), float(difference.mean()), _paired_t(difference)
-    )
+    mean, half_width = mean_and_interval(difference)
+    return PairedDifference(first, second, len(difference), mean, half_width, paired_p(difference))
 
 
 @dataclass(frozen=True)
@@ -190,7 +246,11 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     if not ranked:
         return None
     first, *others = ranked
-    alone = {law: pair.p if (pair := _paired(law, first, by_law)) else 1.0 for law in others}
+    # A lead without a test may be chance.
+    alone = {
+        law: pair.p if (pair := _paired(law, first, by_law)) and pair.tested else 1.0
+        for law in others
+    }
     p, largest = dict.fromkeys(others, 1.0), 0.0
     for left, law in zip(
         range(len(others), 0, -1), sorted(others, key=lambda law: alone[law]), strict=True
@@ -200,10 +260,14 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     return Best({law: means[law] for law in ranked}, p)
 
 
-def _paired_t(difference: NDArray[np.float64]) -> float:
-    """Two-sided p of a mean difference; without any spread it is 0, or 1 for no difference."""
-    if np.ptp(difference) == 0:
-        return 1.0 if difference[0] == 0 else 0.0
+def paired_p(difference: NDArray[np.float64]) -> float:
+    """Return the two-sided p of a paired t-test, before any adjustment.
+
+    NaN for fewer than two differences, and where they are all alike: without spread there is no
+    test.
+    """
+    if len(difference) < 2 or are_alike(difference):
+        return float("nan")
     from scipy import special  # not scipy.stats, which takes half a second more to load
 
     seeds = len(difference)

@@ -17,12 +17,14 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, result_name, stopped
 from forebay.cli.options import (
     Engine,
+    Metrics,
     NoReport,
     ReportOptions,
     RunOptions,
     ScenarioFile,
     ScenarioOptions,
     console,
+    metric_names,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def run(
     output: ReportOptions,
     making: RunOptions,
     no_report: NoReport = False,
+    metric: Metrics = None,
     flent: Path | None = None,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
@@ -55,7 +58,7 @@ def run(
     from forebay.pages import result_files
     from forebay.runs import experiment
 
-    by = engines.named(engine)
+    by, shown = engines.named(engine), metric_names(metric)
     read = experiment.read(
         file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
     )
@@ -74,7 +77,7 @@ def run(
     (executed,) = call.executed([read], making, samples=samples)
     if call.as_json:
         for finished in executed.runs:
-            print(result_files.line(read.plan, finished, engine))
+            print(result_files.line(read.plan, finished, engine, shown))
         # Standard output is for programs; the others have this among the warnings of their table.
         for text in result_files.remarks(read.plan.points):
             print(f"{text}.", file=sys.stderr)
@@ -84,6 +87,7 @@ def run(
         from forebay.results.result import Result
 
         result = Result(read, executed)
+        result.chosen_metrics = shown
         if flent is not None:
             data_files.write(result, flent)
     if executed.runs and out is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.base import quantities
 from forebay.base.metrics import COMPARED, check_metrics
 from forebay.comparisons.result_comparison import ResultComparison
 from forebay.comparisons.saved_result import SavedResult, read_result
@@ -49,25 +50,26 @@ class ShownComparison(ResultComparison):
 
 
 def compare(
-    a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: Sequence[str] = ()
+    a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: str | Sequence[str] = ()
 ) -> ShownComparison:
     """What two saved results differ in, and whether that may be chance.
 
     a, b: folders that `forebay run` or `forebay study` has written, or data files of flent, one or
-    a folder of them. metrics: names; what laws are
-    compared by if none is named.
+    a folder of them. metrics: one or several names; what
+    laws are compared by if none is named.
 
     Laws and points are matched by their labels, or where each result has one, that one with the
     other. One seed gives both the same flows and start times, so a paired t-test over the seeds
     that both have tests each difference; of a metric the p values are adjusted for their number by
     Holm's method. Raises `ScenarioError`.
     """
+    metrics = quantities.listed(metrics)
     check_metrics(metrics)
     first, second = read_result(a), read_result(b)
     return ShownComparison(
         first,
         second,
-        list(metrics) or COMPARED,
+        metrics or COMPARED,
         _matched("law", first, second, first.laws, second.laws),
         _matched("point", first, second, first.points, second.points),
     )

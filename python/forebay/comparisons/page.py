@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from forebay.base import terminal_table
-from forebay.base.metrics import METRICS, Metric, with_interval
+from forebay.base.metrics import METRICS, Metric, p_text, with_interval
 from forebay.base.publication import publish
 from forebay.base.terminal_table import Column, RowGroup
 from forebay.comparisons import picture
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from forebay.runs.table import Cell
 
 PAGE, NUMBERS = "compare.html", "compare.json"
-#: A p that is written as it is; smaller ones are less than this.
-LEAST_P = 0.001
 
 
 def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
@@ -50,7 +48,7 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
                 mean(line.a, metric),
                 mean(line.b, metric),
                 change,
-                _p(line),
+                p_text(line.p, significant=line.significant, tested=not line.alike),
                 f"{100 * line.share:+.1f}" if line.share == line.share else "–",
             ]
         )
@@ -61,13 +59,6 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
 def law_name(line: MetricDifference) -> str:
     """The law, or both where they differ."""
     return " → ".join(dict.fromkeys(line.laws))
-
-
-def _p(line: MetricDifference) -> str:
-    if line.p != line.p:
-        return "–"
-    text = f"{line.p:.3f}" if line.p >= LEAST_P else f"< {LEAST_P:g}"
-    return f"{text} *" if line.significant else text
 
 
 def sentences(comparison: ResultComparison) -> list[str]:
@@ -90,12 +81,38 @@ def sentences(comparison: ResultComparison) -> list[str]:
             f"{law_name(line)}{at}, {metric.title}: {change} {unit}".rstrip()
             + f" {more} in B, {b} instead of {a}{share}."
         )
-    if all(line.difference == line.half_width == 0 for line in lines):
+    if all(line.difference == 0 and (line.alike or line.seeds == 1) for line in lines):
         return ["Both have the same numbers."]
     if not said:
-        tested = any(line.p == line.p for line in lines)
-        why = "is beyond chance" if tested else "can be tested: fewer than two seeds are common"
+        if any(line.p == line.p for line in lines):
+            why = "is beyond chance"
+        elif any(line.alike for line in lines):
+            why = "can be tested: all seeds gave the same"
+        else:
+            why = "can be tested: fewer than two seeds are common"
         said.append(f"No difference {why}.")
+    return said
+
+
+def pairing(comparison: ResultComparison) -> list[str]:
+    """Return what a reader must know of the pairs that the differences are of."""
+    lines = comparison.differences
+    said = []
+    for side, place in (("A", 0), ("B", 1)):
+        unpaired = max((line.unpaired[place] for line in lines), default=0)
+        if unpaired:
+            runs = f"{unpaired} runs" if unpaired > 1 else "1 run"
+            most = "up to " if len({line.unpaired[place] for line in lines}) > 1 else ""
+            left_out = "are left out" if any(line.seeds for line in lines) else "have no partner"
+            said.append(
+                f"Not paired: {most}{runs} of {side} for each law, whose point and seed the other "
+                f"result does not have; they {left_out}."
+            )
+    if alike := sum(line.alike for line in lines):
+        said.append(
+            f"No test of {alike} of {len(lines)} differences, which all seeds give to the bit: "
+            "that shows nothing of chance."
+        )
     return said
 
 
@@ -141,7 +158,7 @@ def show(console: Console, comparison: ResultComparison) -> None:
     columns = [Column(head, left=True) for head in shown.heads[: shown.keys]]
     columns += map(Column.from_heading, shown.heads[shown.keys :])
     terminal_table.show(console, columns, [RowGroup(shown.rows)], keys=shown.keys)
-    for sentence in [*sentences(comparison), *notes(comparison)]:
+    for sentence in [*sentences(comparison), *pairing(comparison), *notes(comparison)]:
         console.print(Text(sentence))
     note = "* beyond chance: paired t-tests over the common seeds at 95 %, adjusted within a metric"
     console.print(Text(note, style="dim"))
@@ -156,7 +173,7 @@ def write(comparison: ResultComparison, out: str | os.PathLike[str], command: st
         command=command,
         results=[("A", comparison.a), ("B", comparison.b)],
         sentences=sentences(comparison),
-        notes=notes(comparison),
+        notes=[*pairing(comparison), *notes(comparison)],
         svg=picture.differences(comparison).svg(title),
         table=table(comparison.differences),
         points=table(comparison.at_points) if comparison.averaged else None,

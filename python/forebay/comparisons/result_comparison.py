@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from forebay.base import quantities, statistics
 from forebay.base.statistics import LEVEL
 from forebay.comparisons.saved_result import SavedResult
-from forebay.runs.table import EMPTY, Cell, RunTable
+from forebay.runs.table import Cell
 
 #: The results, as rows and pages call them.
 SIDES = ("A", "B")
 #: Of a difference, what JSON has as it is.
-PLAIN = ("metric", "laws", "point", "seeds", "difference", "p")
+PLAIN = ("metric", "laws", "point", "seeds", "unpaired", "difference", "p", "alike")
 #: Of all points together.
 EVERYWHERE = "all points"
 
@@ -28,9 +30,25 @@ EVERYWHERE = "all points"
 class MetricDifference:
     """A metric of one law at one point, or over all of them, in both results.
 
-    laws: in A and in B. difference: mean of B less that of A, over the seeds that both have; half
-    of its interval of 95 %, and the p of a paired t-test, adjusted for the laws and points that the
-    metric is compared at; NaN where fewer than two seeds are common.
+    Attributes
+    ----------
+    laws : tuple of str
+        The laws in A and in B.
+    a, b : Cell
+        Means over the runs that have a partner of the same point and seed on the other side; over
+        all runs where none has one.
+    seeds : int
+        Seeds that both have.
+    unpaired : tuple of int
+        Runs of A and of B that have no partner, and are left out.
+    difference : float
+        Mean of B less that of A, over the pairs.
+    half_width : float
+        Half of its interval of 95 %; NaN for fewer than two common seeds, and where every seed
+        gives the same difference.
+    p : float
+        Of a paired t-test, adjusted for the laws and points that the metric is compared at; NaN
+        where there is no interval.
     """
 
     metric: str
@@ -39,6 +57,7 @@ class MetricDifference:
     a: Cell
     b: Cell
     seeds: int
+    unpaired: tuple[int, int]
     difference: float
     half_width: float
     p: float
@@ -46,6 +65,11 @@ class MetricDifference:
     @property
     def significant(self) -> bool:
         return self.p < 1 - LEVEL
+
+    @property
+    def alike(self) -> bool:
+        """True if several seeds all give this very difference, so that there is no test."""
+        return self.seeds > 1 and math.isnan(self.p)
 
     def to_dict(self) -> dict[str, Any]:
         """It for JSON, with the means of both."""
@@ -110,20 +134,15 @@ class ResultComparison:
 
     def _differences(self, by: Sequence[str] = ()) -> list[MetricDifference]:
         """Over all points, or at each of them."""
-        tables = [self._table(side) for side in (0, 1)]
-        cells = [table.cell_of(self.metrics, *by) for table in tables]
-        places = [(self._label(pair),) for pair in self.points] if by else [()]
+        sides = [self._rows(side) for side in (0, 1)]
+        places: list[str | None] = [self._label(pair) for pair in self.points] if by else [None]
         lines = []
         for metric in self.metrics:
             of_metric = []
-            seeds = [_by_seed(table.values(metric, *by)) for table in tables]
             for laws, place in itertools.product(self.laws, places):
-                a, b = (
-                    (of.get((metric, law, *place), EMPTY), found.get((law, *place), {}))
-                    for of, found, law in zip(cells, seeds, laws, strict=True)
-                )
-                if a[0].seeds and b[0].seeds:
-                    point = place[0] if place else self._everywhere
+                a, b = (_runs(sides[i], metric, laws[i], place) for i in (0, 1))
+                if not (a.is_empty() or b.is_empty()):
+                    point = self._everywhere if place is None else place
                     of_metric.append(_difference(metric, laws, point, a, b))
             # A metric that is nowhere more than nothing, as marks without ECN, says nothing.
             if any(line.a.mean or line.b.mean for line in of_metric):
@@ -138,19 +157,20 @@ class ResultComparison:
     def _label(self, pair: tuple[str, str]) -> str:
         return self.a.labels.get(pair[0]) or pair[0]
 
-    def _table(self, side: int) -> RunTable:
-        """The runs of a side at the points of both, by the labels of A's."""
+    def _rows(self, side: int) -> pl.DataFrame:
+        """Return the runs of a side at the points of both, by the labels of A's."""
         labels = {pair[side]: self._label(pair) for pair in self.points}
         rows = (self.a, self.b)[side].rows.filter(pl.col("point").is_in(list(labels)))
-        return RunTable(rows.with_columns(pl.col("point").replace_strict(labels)))
+        return rows.with_columns(pl.col("point").replace_strict(labels))
 
 
-def _by_seed(values: pl.DataFrame) -> dict[tuple[Any, ...], dict[int, float]]:
-    """A metric by law and place, and then by seed."""
-    found: dict[tuple[Any, ...], dict[int, float]] = {}
-    for *place, seed, value in values.iter_rows():
-        found.setdefault(tuple(place), {})[seed] = value
-    return found
+def _runs(rows: pl.DataFrame, metric: str, law: str, place: str | None) -> pl.DataFrame:
+    """Return the runs of a law, at one point or at all, that have a value: point, seed, value."""
+    at = pl.lit(value=True) if place is None else pl.col("point") == place
+    runs = rows.filter(pl.col("law") == law, at).select(
+        "point", "seed", pl.col(metric).cast(pl.Float64).alias("value")
+    )
+    return runs.filter(pl.col("value").is_not_null(), pl.col("value").is_not_nan())
 
 
 def _adjusted(lines: list[MetricDifference]) -> list[MetricDifference]:
@@ -163,11 +183,29 @@ def _difference(
     metric: str,
     laws: tuple[str, str],
     point: str,
-    a: tuple[Cell, dict[int, float]],
-    b: tuple[Cell, dict[int, float]],
+    a: pl.DataFrame,
+    b: pl.DataFrame,
 ) -> MetricDifference:
-    changes = [b[1][seed] - a[1][seed] for seed in a[1] if seed in b[1]]
+    """Return the difference over the runs that have a partner of the same point and seed."""
+    pairs = a.join(b, on=["point", "seed"], suffix="_b", maintain_order="left")
+    unpaired = (a.height - pairs.height, b.height - pairs.height)
+    if pairs.is_empty():
+        cells = [_cell(_by_seed(side, "value")) for side in (a, b)]
+        nothing = (0, unpaired, math.nan, math.nan, math.nan)
+        return MetricDifference(metric, laws, point, cells[0], cells[1], *nothing)
+    of_a, of_b = (_by_seed(pairs, column) for column in ("value", "value_b"))
+    changes = of_b - of_a
     mean, half_width = statistics.mean_and_interval(changes)
-    tested = statistics.compare({"b": b[1], "a": a[1]})
-    p = tested[0].p if tested else math.nan
-    return MetricDifference(metric, laws, point, a[0], b[0], len(changes), mean, half_width, p)
+    p = statistics.paired_p(changes)
+    numbers = (len(changes), unpaired, mean, half_width, p)
+    return MetricDifference(metric, laws, point, _cell(of_a), _cell(of_b), *numbers)
+
+
+def _by_seed(runs: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    """Return the values in the order of the seeds, each the mean over its points."""
+    means = runs.sort("seed", "point").group_by("seed", maintain_order=True).agg(column)
+    return np.array([np.mean(values) for values in means[column].to_list()])
+
+
+def _cell(values: NDArray[np.float64]) -> Cell:
+    return Cell(*statistics.mean_and_interval(values), len(values))

@@ -43,7 +43,7 @@ class LinkEngine:
         plans = mapping.link_plans(experiment)
         for plan in plans:
             plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
-        if any(plan.flows for plan in plans) and shutil.which("iperf3") is None:
+        if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
             raise ScenarioError(
                 "--engine: found link without iperf3, which makes its flows, allowed: "
                 "apt-get install iperf3"

@@ -45,7 +45,7 @@ class Interrupted(KeyboardInterrupt):
 
 def run(
     scenario: Source,
-    laws: Sequence[str | Prototype] | None = None,
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
     sets: Sets | None = None,
     seeds: int | None = None,
     threads: int | None = None,
@@ -54,7 +54,7 @@ def run(
     """Runs every law at every point with every seed, and returns the result.
 
     scenario: a file in TOML, a text of several lines of TOML, or its tables as a dict.
-    laws: names of laws, and classes like `forebay.Controller`; the file's if None.
+    laws: names of laws, and classes like `forebay.Controller`, one or several; the file's if None.
     sets: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
     threads: threads to run on; all cores if None. Results do not depend on it.

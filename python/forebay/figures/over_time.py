@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebay.base import words
 from forebay.figures.distributions import with_transfers
 from forebay.figures.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 from forebay.runs import descriptions
+from forebay.runs.steady_state import steers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,6 +196,12 @@ def about_queue(result: Runs, point: PointInfo, link: int) -> str:
     text = ""
     if any(target_pkts(point, law, place) is not None for law in point.laws):
         text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
+        of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
+        unsteered = [law.label for law in of_the_queue if not steers(law)]
+        if unsteered and not place.law:
+            has = "has its target" if len(unsteered) == 1 else "have their targets"
+            does = "does" if len(unsteered) == 1 else "do"
+            text += f" {words.listed(unsteered)} {has} there, but {does} not steer to it."
     rows, most = round(point.duration_s / point.sample_s), steps(result)
     if rows > 2 * most:
         text += (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +58,7 @@ class Flow:
     """One long transfer; times are the scenario's."""
 
     congestion_control: str
-    #: Earliest and latest.
-    start_s: tuple[float, float]
+    start_s: float
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,8 @@ class Program:
     files: Sequence[str]
     #: Settings of their hosts.
     sysctls: Sequence[tuple[str, str]]
+    start_s: float
     #: Earliest and latest.
-    start_s: tuple[float, float]
     stop_s: tuple[float, float]
 
 
@@ -88,30 +87,51 @@ class LinkPlan:
     number: int
     point: PointInfo
     law: LawInfo
+    #: The times at which the flows of a traffic, by its index, start in a run with a seed: those
+    #: of the simulator.
+    starts_s: Callable[[int, int], Sequence[float]]
     #: Of the scenario, where programs run.
     folder: Path = Path()
     #: The packets of the bottleneck are to be kept.
     keeps_packets: bool = False
 
-    @property
-    def flows(self) -> list[Flow]:
-        """The long transfers."""
+    def flows(self, seed: int) -> list[Flow]:
+        """Return the long transfers of a run with this seed."""
         return [
-            Flow(_congestion_control(traffic), traffic.start_s)
-            for traffic in self.point.traffic
+            Flow(_congestion_control(traffic), start_s)
+            for number, traffic in enumerate(self.point.traffic)
             if traffic.kind == "ftp"
-            for _ in range(traffic.flows)
+            for start_s in self.starts_s(number, seed)
         ]
 
     @property
-    def sources(self) -> list[Source]:
-        """Short transfers. They count their starts from the command's, as the flows do."""
-        short = [traffic for traffic in self.point.traffic if traffic.kind in SHORT]
-        return [_source(traffic, TRANSFERS_PORT - n) for n, traffic in enumerate(short)]
+    def long_flows(self) -> int:
+        """The number of long transfers."""
+        return sum(one.flows for one in self.point.traffic if one.kind == "ftp")
 
     @property
-    def programs(self) -> list[Program]:
-        """The programs, each with hosts of its own."""
+    def has_programs(self) -> bool:
+        """True if some of the traffic is programs."""
+        return any(traffic.kind == "program" for traffic in self.point.traffic)
+
+    @property
+    def short_traffic(self) -> list[int]:
+        """The indices of the traffic that is short transfers."""
+        return [n for n, traffic in enumerate(self.point.traffic) if traffic.kind in SHORT]
+
+    def sources(self, seed: int) -> list[Source]:
+        """Return the short transfers, whose starts count from the command's as the flows' do."""
+        return [
+            _source(
+                self.point.traffic[number],
+                [LEAD_S + start_s for start_s in self.starts_s(number, seed)],
+                TRANSFERS_PORT - n,
+            )
+            for n, number in enumerate(self.short_traffic)
+        ]
+
+    def programs(self, seed: int) -> list[Program]:
+        """Return the programs, each with hosts of its own."""
         end_s = self.point.duration_s
         return [
             Program(
@@ -120,12 +140,12 @@ class LinkPlan:
                 traffic.server,
                 traffic.program_files,
                 [*HOST_SYSCTLS, ("net.ipv4.tcp_ecn", str(int(ECN[traffic.ecn])))],
-                traffic.start_s,
+                start_s,
                 traffic.stop_s or (end_s, end_s),
             )
             for number, traffic in enumerate(self.point.traffic)
             if traffic.kind == "program"
-            for _ in range(traffic.flows)
+            for start_s in self.starts_s(number, seed)
         ]
 
     def apart(self) -> tuple[int, list[int], list[tuple[int, int]]] | None:
@@ -135,12 +155,14 @@ class LinkPlan:
         if len(traffic) > MOST_APART:
             return None
         long = [n for n, one in enumerate(traffic) if one.kind == "ftp" for _ in range(one.flows)]
-        short = [n for n, one in enumerate(traffic) if one.kind in SHORT]
         ports = [
             *((PORT + flow, n) for flow, n in enumerate(long)),
-            *((TRANSFERS_PORT - source, n) for source, n in enumerate(short)),
+            *((TRANSFERS_PORT - source, n) for source, n in enumerate(self.short_traffic)),
         ]
-        return len(traffic), [program.traffic for program in self.programs], ports
+        programs = [
+            n for n, one in enumerate(traffic) if one.kind == "program" for _ in range(one.flows)
+        ]
+        return len(traffic), programs, ports
 
     def settings(self, seed: int, void_lateness: str, void_rate: str) -> Settings:
         """The link; `seed` is of the law's draws."""
@@ -172,25 +194,24 @@ class LinkPlan:
     def server(self) -> str | None:
         """An iperf3 server for each long flow, and one for all short transfers, for the shell;
         None where there are programs alone."""
-        if not self.flows and not self.sources:
+        if not self.long_flows and not self.short_traffic:
             return None
-        last = PORT + len(self.flows) - 1
+        last = PORT + self.long_flows - 1
         servers = (
             f"for port in $(seq {PORT} {last}); do iperf3 -s -1 -p $port >/dev/null & done; wait"
         )
-        if not self.sources:
+        if not self.short_traffic:
             return servers
         # The command is started when the first server listens: let it be the slowest.
-        ports = [source.port for source in self.sources]
+        ports = [TRANSFERS_PORT - n for n in range(len(self.short_traffic))]
         return f"{_transfers('serve', *ports)} | {{ read ready; {servers}; cat; }}"
 
     def command(self, seed: int) -> list[str]:
-        """Starts each flow at its own time, and fails if one of them does.
+        """Return the command that starts each flow at its own time, and fails if one of them does.
 
-        Start times are drawn from the scenario's intervals by `seed`, and so are the sizes and
-        silences of short transfers; they are not the simulator's draws, which do not leave it.
+        The start times are those of the simulator for `seed`. The sizes and silences of short
+        transfers are drawn by `seed`, too, but are not the simulator's draws.
         """
-        draw = random.Random(seed)
         lines = [
             # A namespace begins with nothing learnt; a short transfer must not leave its
             # threshold and RTT to the next one.
@@ -198,21 +219,21 @@ class LinkPlan:
             f"echo {int(self._ecn())} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
             "flows=",
         ]
-        if self.programs:
+        if self.has_programs:
             # The link stays until the last of them has been stopped.
             lines.append(f'sleep {LEAD_S + self.point.duration_s + STOP_S:.4f} & flows="$flows $!"')
-        if self.sources:
+        if self.short_traffic:
             start, end = self.point.measure_s
             plan = transfers.ClientTask(
                 seed=seed,
                 end_s=LEAD_S + self.point.duration_s,
                 measure_s=(LEAD_S + start, LEAD_S + end),
-                sources=self.sources,
+                sources=self.sources(seed),
             )
             send = _transfers("send", plan.text())
             lines.append(f'{send} $(date +%s.%N) & flows="$flows $!"')
-        for port, flow in enumerate(self.flows, start=PORT):
-            start_s = LEAD_S + draw.uniform(*flow.start_s)
+        for port, flow in enumerate(self.flows(seed), start=PORT):
+            start_s = LEAD_S + flow.start_s
             # Whole seconds are all that iperf3 takes.
             seconds = math.ceil(LEAD_S + self.point.duration_s - start_s)
             lines.append(
@@ -250,7 +271,8 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
                 raise ScenarioError(
                     f"{experiment.path}: {key}: found {found}, allowed for real flows: {allowed}"
                 )
-            plans.append(LinkPlan(p, i, point, law, folder, keeps_packets))
+            starts_s = partial(experiment.plan.starts_s, p)
+            plans.append(LinkPlan(p, i, point, law, starts_s, folder, keeps_packets))
     return plans
 
 
@@ -307,17 +329,14 @@ def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> tuple[str, object, 
     return None
 
 
-def _source(traffic: TrafficInfo, port: int) -> Source:
+def _source(traffic: TrafficInfo, starts_s: Sequence[float], port: int) -> Source:
     numbers = traffic.numbers
-    first_s, last_s = traffic.start_s
-    start_s = (LEAD_S + first_s, LEAD_S + last_s)
     name = _congestion_control(traffic)
     if traffic.kind == "mice":
-        return Mice(traffic.flows, name, start_s, numbers["on_s"], numbers["off_s"], port)
+        return Mice(name, tuple(starts_s), numbers["on_s"], numbers["off_s"], port)
     return Web(
-        flows=traffic.flows,
         congestion_control=name,
-        start_s=start_s,
+        starts_s=tuple(starts_s),
         requests_per_s=numbers["requests"],
         connections=round(numbers["connections"]),
         shape=numbers["shape"],

@@ -105,7 +105,7 @@ class RealRuns:
         self.remarks: dict[Key, list[str]] = {}
         self.extras: dict[Key, Extras] = {}
         self._called = called or {}
-        leaves = any(plan.keeps_packets or plan.programs for plan in plans.values())
+        leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
         self._keep = Keep() if leaves else None
         self._under_way = _UnderWay()
         self._pool = ThreadPoolExecutor(links, thread_name_prefix="forebay-real")
@@ -270,7 +270,7 @@ def once(
         if outcome.status != 0:
             raise FlowError(_read(errors).strip() or f"status {outcome.status}")
         # Only the client of short transfers prints a result.
-        found = json.loads(_read(said)) if plan.sources else {}
+        found = json.loads(_read(said)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
         return Attempt(
@@ -288,8 +288,8 @@ def _of_default(plan: LinkPlan, outcome: Outcome) -> list[str]:
     """What to know of programs that chose no congestion control: no namespace may choose freely
     what its sockets have."""
     default = outcome.congestion_control
-    of_programs = outcome.directions[0].observed.tcp_flows > len(plan.flows)
-    if not (plan.programs and of_programs and congestion.warning(default)):
+    of_programs = outcome.directions[0].observed.tcp_flows > plan.long_flows
+    if not (plan.has_programs and of_programs and congestion.warning(default)):
         return []
     return [
         f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
@@ -301,7 +301,7 @@ class _Programs:
     """The programs of an attempt, with what each writes in a folder of the attempt's."""
 
     def __init__(self, plan: LinkPlan, seed: int, folder: Path) -> None:
-        self._programs = plan.programs
+        self._programs = plan.programs(seed)
         draw = random.Random(f"programs {seed}")
         #: For the link, in the order of `plan.programs`.
         self.on_the_link = [
@@ -310,7 +310,7 @@ class _Programs:
                 program.server,
                 str(self._where(plan, folder, program)),
                 self._outputs(folder, number),
-                LEAD_S + draw.uniform(*program.start_s),
+                LEAD_S + program.start_s,
                 # The link has its own servers up before its command starts, and so before zero.
                 LEAD_S + min(draw.uniform(*program.stop_s), plan.point.duration_s),
                 program.sysctls,

@@ -36,10 +36,9 @@ TCP_NOTSENT_LOWAT = 25
 
 @dataclass(frozen=True)
 class _Group:
-    flows: int
     congestion_control: str
-    #: Earliest and latest.
-    start_s: tuple[float, float]
+    #: The start of each flow.
+    starts_s: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,9 @@ class Client:
         flow = 0
         for source in self._plan.sources:
             free = asyncio.Semaphore(source.connections if isinstance(source, Web) else 0)
-            for _ in range(source.flows):
+            for start_s in source.starts_s:
                 # Each flow has its own random stream, so its draws do not depend on the network.
                 draw = random.Random(f"{self._plan.seed} {flow}")
-                start_s = draw.uniform(*source.start_s)
                 if isinstance(source, Mice):
                     self._tasks.create_task(self._mouse(source, draw, start_s))
                 else:

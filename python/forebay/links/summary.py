@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from forebay.base.words import short_time
 from forebay.links import congestion
-from forebay.runs.steady_state import FULL, MISSED
+from forebay.runs import steady_state
 from forebay.scenarios.design_command import command
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _missed(outcome: Outcome, direction: Direction) -> str:
     another missed its set-point; empty otherwise."""
     settings, flows = direction.settings, direction.observed.tcp_flows
     metrics = direction.run.metrics
-    queue_pkts, target_pkts = metrics["queue_mean_pkts"], settings.law.target_pkts
+    target_pkts = settings.law.target_pkts
     delays_s = [it.settings.link.delay_s for it in outcome.directions]
     # Gains are for one RTT.
     spread = any(least < most for least, most in delays_s)
@@ -71,8 +71,8 @@ def _missed(outcome: Outcome, direction: Direction) -> str:
         outcome.changed
         or settings.law.per_flow
         or not (target_pkts and flows and rtt_s)
-        or metrics["utilisation"] < FULL
-        or abs(queue_pkts / target_pkts - 1) < MISSED
+        or not (judged := steady_state.measured_set_point(settings.law, [metrics]))
+        or not judged.missed
     ):
         return ""
     designed, chosen = command(
@@ -90,6 +90,6 @@ def _missed(outcome: Outcome, direction: Direction) -> str:
     if own & chosen or not designed:
         return ""
     return (
-        f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}: the default gains are "
-        f"for another link; for this one: `{designed}`"
+        f"mean {judged.what} of {judged.measured_text} for a target of {judged.target_text}: the "
+        f"default gains are for another link; for this one: `{designed}`"
     )

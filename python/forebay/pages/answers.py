@@ -73,6 +73,8 @@ def sentences(
     return templates.paragraphs(
         "answers.txt.j2",
         **_set_points(measured),
+        tolerance=f"{100 * steady_state.MISSED:.0f}",
+        same_run=_same_runs(measured),
         delay=delay,
         goodput=goodput,
         given_up=given_up,
@@ -86,26 +88,51 @@ def sentences(
 
 
 def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
-    """Laws that held their set-point, those that missed it, and those that have none to hold; each
-    with where the queue was, or at how many points."""
+    """Return the laws by what became of their targets, each with what was measured, or at how many
+    points.
+
+    held, missed: laws that steer to their target. unsteered: laws with a target that their mean
+    differs from by design. idle: laws on links that are not full. without: laws that have no
+    target of one queue.
+    """
     by_law: dict[str, list[SetPoint]] = {}
     for _, point, law, runs in measured:
-        found = by_law.setdefault(law.label, [])
+        set_points = by_law.setdefault(law.label, [])
         if set_point := steady_state.set_point(point, law, runs):
-            found.append(set_point)
-    named: dict[str, list[str]] = {"held": [], "missed": [], "without": []}
-    for law_name, found in by_law.items():
-        if not found:
-            named["without"].append(law_name)
-            continue
-        kept = sum(not each.missed for each in found)
+            set_points.append(set_point)
+    named: dict[str, list[str]] = {
+        "held": [],
+        "missed": [],
+        "unsteered": [],
+        "idle": [],
+        "without": [],
+    }
+    for law_name, set_points in by_law.items():
         text = law_name
-        if len(found) == 1:
-            text += f" ({found[0].queue_pkts:.0f} packets for {found[0].target_pkts:g})"
-        elif 0 < kept < len(found):
-            text += f" (at {kept} of {len(found)} points)"
-        named["held" if kept else "missed"].append(text)
+        if len(set_points) == 1:
+            text += f" ({set_points[0].measured_text} for {set_points[0].target_text})"
+        full = [each for each in set_points if each.full]
+        kept = sum(not each.missed for each in full)
+        if not set_points:
+            group = "without"
+        elif not set_points[0].steers:
+            group = "unsteered"
+        elif not full:
+            group = "idle"
+        else:
+            if 0 < kept < len(full):
+                text += f" (at {kept} of {len(full)} points)"
+            group = "held" if kept else "missed"
+        named[group].append(text)
     return named
+
+
+def _same_runs(measured: Sequence[Measured]) -> list[str]:
+    """Return the laws whose seeds all gave the same run at every point."""
+    by_law: dict[str, list[bool]] = {}
+    for _, _, law, runs in measured:
+        by_law.setdefault(law.label, []).append(steady_state.seeds_change_nothing(runs))
+    return [law for law, same in by_law.items() if all(same)]
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay.base import quantities, words
 from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from forebay.figures.moving import MovingFigures
     from forebay.pages.tables import Table
     from forebay.runs.experiment_runs import Runs
+    from forebay.runs.table import LawDifference
 
 #: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
 #: beside it.
@@ -36,6 +37,27 @@ MOST_SECTIONS = 4
 
 
 @dataclass
+class Differences:
+    """Differences between laws: how many were tested, those beyond chance, and the others."""
+
+    tested: int
+    beyond_chance: Table
+    others: Table
+
+    @staticmethod
+    def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
+        """Return the table; None where no pair of laws has two seeds in common."""
+        if not differences:
+            return None
+        beyond = [each for each in differences if each.pair.significant]
+        return Differences(
+            sum(each.pair.tested for each in differences),
+            tables.differences_table(beyond, places),
+            tables.differences_table(differences[len(beyond) :], places),
+        )
+
+
+@dataclass
 class Section:
     """One point of the sweep: a table for each link, with its name where there are several; of its
     traffic, where several cross it; and of its classes, where it has some."""
@@ -44,9 +66,8 @@ class Section:
     tables: list[tuple[str, Table]]
     traffic: list[tuple[str, Table]]
     classes: list[tuple[str, Table]]
-    #: Common seeds of the tests, 0 where nothing could be tested; and what may be chance.
-    tested: int
-    chance: list[str]
+    #: Differences between laws; None where there is no pair to compare.
+    differences: Differences | None
     #: why there are no figures, if there are none
     quiet: str
     figures: list[PageFigure]
@@ -146,6 +167,8 @@ def page(
         sections=[] if sweep else list(_sections(result, by_point)),
         overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
         seeds=result.seeds,
+        overall=Differences.of(result.overall_differences, {}) if sweep else None,
+        differences_note=tables.DIFFERENCES_NOTE,
         example=_single_point_command(result) if sweep else "",
         answers=answers(result),
         glance=glance[0] if glance else None,
@@ -181,6 +204,7 @@ def _partial(result: Runs) -> str:
 
 
 def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+    at_points = result.law_differences
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
         laws, traffic, classes = (
@@ -192,7 +216,7 @@ def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[S
             laws,
             traffic,
             classes,
-            *_tested(result, i),
+            Differences.of([it for it in at_points if it.place == (point.label,)], {}),
             "" if by_point[i] else QUIET,
             by_point[i],
         )
@@ -204,23 +228,3 @@ def _single_point_command(result: Runs) -> str:
     sets = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
     options = [word for one in sets for word in ("--set", one)]
     return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"
-
-
-def _tested(result: Runs, point: int) -> tuple[int, list[str]]:
-    """Common seeds of laws at a point, and pairs of which a difference may be chance."""
-    seeds, lines = 0, []
-    for name in result.compared():
-        comparisons = result.comparisons(point, name)
-        if not comparisons:
-            continue
-        seeds = max(seeds, *(one.seeds for one in comparisons))
-        pairs = [
-            f"{one.first} and {one.second} (p = {one.p:.3g})"
-            for one in comparisons
-            if not one.significant
-        ]
-        if len(pairs) == len(comparisons) > 1:
-            lines.append(f"{METRICS[name].title}: every pair of laws.")
-        elif pairs:
-            lines.append(f"{METRICS[name].title}: {', '.join(pairs)}.")
-    return seeds, lines

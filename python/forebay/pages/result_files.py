@@ -17,24 +17,30 @@ from forebay.base.metrics import COST
 from forebay.base.progress import Progress
 from forebay.base.publication import publication, publish, write
 from forebay.figures.sheet import Sheet
+from forebay.pages import tables
 from forebay.pages.page_figures import FIGURES, render_all
-from forebay.runs import descriptions
+from forebay.runs import descriptions, steady_state
 
 if TYPE_CHECKING:
     from forebay._native import Observed, Plan, PointInfo, Run
+    from forebay.base.publication import Content
     from forebay.runs.experiment import Experiment
     from forebay.runs.experiment_runs import Runs
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
+#: Differences between laws, where two of them have two seeds in common.
+DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
 #: Tables that are written where they have rows.
 DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
+#: The name of all points together.
+ALL_POINTS = "all points"
 #: Folders with what runs leave beside their traces: the output of programs, and captures.
 EXTRAS = ["programs", "pcap"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
 NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
-NAMES += EXTRAS
+NAMES += [*EXTRAS, DIFFERENCES_CSV, DIFFERENCES_TEX]
 
 
 def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
@@ -57,7 +63,31 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
         if name in TABLES or not table.is_empty()
     }
     shown |= {name: files for name in EXTRAS if (files := _extras(result, name))}
+    shown |= _differences(result)
     publish(out, {**shown, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
+
+
+def _differences(result: Runs) -> dict[str, Content]:
+    """Return the differences between laws as CSV and LaTeX; nothing where no pair has any.
+
+    Of several points the CSV has each and all together, the LaTeX all together.
+    """
+    points = list(result.points())
+    at_points = result.law_differences
+    if not at_points:
+        return {}
+    names: dict[Any, str] = {(point.label,): point.label for _, point in points}
+    several = len(points) > 1
+    together = result.overall_differences if several else at_points
+    frame = tables.differences_frame(at_points, names)
+    if several:
+        names[()] = ALL_POINTS
+        frame = tables.differences_frame([*together, *at_points], names)
+    shown = tables.differences_table(together, {})
+    return {
+        DIFFERENCES_CSV: frame,
+        DIFFERENCES_TEX: tables.latex(shown, tables.DIFFERENCES_NOTE),
+    }
 
 
 def _extras(result: Runs, folder: str) -> Callable[[Path], None] | None:
@@ -149,6 +179,8 @@ def as_json(result: Runs) -> dict[str, Any]:
         "command": result.experiment.command,
         "inputs": inputs(result.experiment),
         "partial": result.partial,
+        **({"shown": list(result.chosen_metrics)} if result.chosen_metrics else {}),
+        **({"same_run": same} if (same := _same_runs(result)) else {}),
         "runs": [
             {
                 "law": plan.laws[run.law],
@@ -174,6 +206,16 @@ def _remarks(points: Sequence[PointInfo]) -> dict[str, list[str]]:
     """Return `remarks` as a key of JSON, if there are any."""
     texts = remarks(points)
     return {"remarks": texts} if texts else {}
+
+
+def _same_runs(result: Runs) -> list[dict[str, Any]]:
+    """Return the laws at points whose seeds all gave the same run, with how many seeds."""
+    return [
+        {"law": result.plan.laws[i], "point": point.label, "seeds": len(runs)}
+        for p, point in result.points()
+        for i, _ in result.laws(p)
+        if steady_state.seeds_change_nothing(runs := result.runs_of(p, i))
+    ]
 
 
 def inputs(experiment: Experiment) -> str:
@@ -213,15 +255,25 @@ def costs(result: Runs) -> dict[str, Any]:
     }
 
 
-def line(plan: Plan, run: Run, engine: str) -> str:
-    """A run as one line of JSON, as `forebay run --json` prints it; `engine` has made it."""
+def line(plan: Plan, run: Run, engine: str, shown: Sequence[str] = ()) -> str:
+    """Return a run as one line of JSON, as `forebay run --json` prints it.
+
+    engine: what made the run. shown: the metrics of the bottleneck and other links that the line
+    has; all where none is named.
+    """
+    numbers = _metrics(plan, run)
+    if shown:
+        of_links = [numbers["metrics"], *numbers.get("links", {}).values()]
+        for metrics in of_links:
+            for name in metrics.keys() - set(shown):
+                del metrics[name]
     return json.dumps(
         {
             "law": plan.laws[run.law],
             "point": plan.points[run.point].label,
             "seed": run.seed,
             "engine": engine,
-            **_metrics(plan, run),
+            **numbers,
             "costs": {COST: run.metrics[COST]},
             **_remarks(plan.points[run.point : run.point + 1]),
         }

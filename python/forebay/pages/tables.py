@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from forebay.base import words
-from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS, with_interval
+from forebay.base.metrics import (
+    CLASS_METRICS,
+    METRICS,
+    TRAFFIC_METRICS,
+    p_text,
+    with_interval,
+)
 from forebay.runs import descriptions
 from forebay.scenarios.axes import sweep_axes
 
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.base.metrics import Metric
     from forebay.runs.experiment_runs import Runs
-    from forebay.runs.table import Cell
+    from forebay.runs.table import Cell, LawDifference
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,102 @@ def laws_table(result: Runs, point: int, link: int, *, seeds: bool = True) -> Ta
     ]
     heads = ["Law", *(one.heading for one in shown), *(["Seeds"] if seeds else [])]
     return Table(heads, rows)
+
+
+#: The note below a table of differences.
+DIFFERENCES_NOTE = (
+    "Mean of the first law less that of the second, ± half its 95 % confidence interval, over the "
+    "seeds that both have; p by a paired t-test, adjusted by Holm's method for the number of tests "
+    "of the same metric. A star marks a difference beyond chance (p < 0.05). "
+    '"no test": all seeds give the same difference, which shows nothing of chance.'
+)
+#: Differences that a table in LaTeX has.
+MOST_IN_LATEX = 60
+
+
+def differences_table(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Table:
+    """Return a row for each difference of two laws. places: the name of each place; without any
+    there is no column of places."""
+    rows = []
+    for each in differences:
+        metric, pair = METRICS[each.metric], each.pair
+        rows.append(
+            [
+                metric.heading,
+                *([places[each.place]] if places else []),
+                f"{pair.first} − {pair.second}",
+                with_interval(metric.scale * pair.difference, metric.scale * pair.half_width),
+                p_text(pair.p, significant=pair.significant, tested=pair.tested),
+            ]
+        )
+    keys = ["Metric", *(["Point"] if places else []), "Laws"]
+    return Table([*keys, "Difference", "p"], rows, keys=len(keys))
+
+
+def differences_frame(
+    differences: Sequence[LawDifference], places: Mapping[Any, str]
+) -> pl.DataFrame:
+    """Return the differences as numbers in the units of metrics.json, for CSV."""
+    rows = [
+        (
+            each.metric,
+            places.get(each.place, ""),
+            each.pair.first,
+            each.pair.second,
+            each.pair.seeds,
+            each.pair.difference,
+            *(None if math.isnan(x) else x for x in (each.pair.half_width, each.pair.p)),
+            each.pair.significant if each.pair.tested else None,
+        )
+        for each in differences
+    ]
+    schema = {
+        **dict.fromkeys(["metric", "point", "first", "second"], pl.String),
+        "seeds": pl.Int64,
+        **dict.fromkeys(["difference", "ci95", "p"], pl.Float64),
+        "beyond_chance": pl.Boolean,
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def latex(table: Table, note: str) -> str:
+    """Return a table as LaTeX, for \\input; it needs the package booktabs."""
+    columns = "l" * table.keys + "r" * (len(table.heads) - table.keys)
+    left_out = len(table.rows) - MOST_IN_LATEX
+    if left_out > 0:
+        note += f" The last {left_out} of {len(table.rows)} rows are left out."
+    rows = [table.heads, *table.rows[:MOST_IN_LATEX]]
+    head, *lines = (" & ".join(map(_in_latex, row)) + r" \\" for row in rows)
+    comment = "\n".join(f"% {line}" for line in textwrap.wrap(note, 96))
+    body = "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
+    )
+    return f"{comment}\n{body}\n\\end{{tabular}}\n"
+
+
+#: Signs that LaTeX takes for its own, and those that its usual fonts lack.
+LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "–": "--",
+    "<": r"$<$",
+    ">": r"$>$",
+    "→": r"$\rightarrow$",
+    "³": r"$^3$",
+    "\N{NO-BREAK SPACE}": "~",
+}
+
+
+def _in_latex(text: str) -> str:
+    # A number's sign is no hyphen.
+    number = re.fullmatch(r"-([\d.]+)( ±.*)?", text)
+    if number:
+        return r"$-$" + _in_latex(number[1] + (number[2] or ""))
+    return "".join(LATEX.get(sign, sign) for sign in text)
 
 
 def classes_table(result: Runs, point: int, link: int) -> Table:

@@ -95,7 +95,7 @@ def results(console: Console, result: Runs) -> None:
     terminal_table.show(console, columns, groups, keys=keys)
     who_gets_what(console, result)
     note = (
-        f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
+        f"mean ± half the 95 % confidence interval over {result.seeds} seeds; no ±: all alike"
         if result.seeds > 1
         else "one seed: no interval; --seeds 5 gives one"
     )

@@ -6,13 +6,31 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._native import ScenarioError
+from forebay.base import suggestions
 from forebay.runs import execution
 from forebay.runs.experiment_runs import Runs
+from forebay.runs.table import to_pandas
 
 if TYPE_CHECKING:
+    import pandas
+
     from forebay.figures.plot import Plot
     from forebay.runs.experiment import Experiment
     from forebay.store.store import Store
+
+
+#: Frames of what the runs observed, by the names of their attributes.
+FRAMES = [
+    "samples",
+    "delays",
+    "flows",
+    "traffic",
+    "classes",
+    "class_delays",
+    "transfers",
+    "goodput",
+]
 
 
 # What draws is loaded when first asked for: matplotlib takes longer to load than most runs take.
@@ -48,6 +66,30 @@ class Result(Runs):
             Path(out), command, force=force, option="report", way=way, seeds=self.seeds
         )
         result_files.write_all(self, out)
+
+    def to_pandas(self, table: str = "metrics") -> pandas.DataFrame:
+        """Return a table of the result as a frame of pandas; pyarrow is not needed.
+
+        Parameters
+        ----------
+        table : str
+            "metrics", "summary", "samples", "delays", "flows", "traffic", "classes",
+            "class_delays", "transfers" or "goodput", as the attributes are called that have the
+            same as a frame of polars.
+
+        Raises
+        ------
+        ScenarioError
+            If there is no such table.
+        ImportError
+            If pandas is not installed.
+        """
+        if table not in (known := ["metrics", "summary", *FRAMES]):
+            near = suggestions.hint(table, known)
+            raise ScenarioError(
+                f'table: "{table}" is no table of a result{near}; write one of {", ".join(known)}'
+            )
+        return to_pandas(self.summary() if table == "summary" else getattr(self, table))
 
     def __str__(self) -> str:
         """The table that `forebay run` prints."""

@@ -85,7 +85,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 def read(
     source: Source,
     *,
-    laws: Sequence[str | Prototype] | None = None,
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
     sets: Sets = (),
     seeds: int | None = None,
     engine: Engine = PACKETS,
@@ -98,6 +98,7 @@ def read(
     allowed, also where the engine cannot run it.
     """
     check_seeds(seeds)
+    laws = quantities.listed(laws)
     name, text = text_of(source)
     pairs = quantities.set_pairs(sets)
     files = FilesBeside(name, pairs)
@@ -105,7 +106,7 @@ def read(
         text,
         name,
         sets=pairs,
-        laws=list(laws or ()),
+        laws=laws,
         seeds=seeds,
         read=files,
         programs=engine.runs_programs,
@@ -113,7 +114,7 @@ def read(
     hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
-    command = _command(in_command, laws or (), pairs, seeds, engine)
+    command = _command(in_command, laws, pairs, seeds, engine)
     shown = text.decode()
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)

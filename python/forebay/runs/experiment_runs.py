@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,20 @@ from forebay.runs.table import EMPTY, Cell, RunTable
 from forebay.scenarios import axes
 
 if TYPE_CHECKING:
-    from forebay._native import ClassObserved, LawInfo, Observed, Plan, PointInfo, Run
+    from forebay._native import (
+        ClassObserved,
+        LawInfo,
+        Observed,
+        Plan,
+        PointInfo,
+        Run,
+        TrafficInfo,
+    )
     from forebay.base.statistics import PairedDifference
     from forebay.runs.execution import Execution
     from forebay.runs.experiment import Experiment
     from forebay.runs.steady_state import Finding
+    from forebay.runs.table import LawDifference
 
 
 class Runs:
@@ -30,6 +39,8 @@ class Runs:
     def __init__(self, experiment: Experiment, execution: Execution) -> None:
         self.experiment = experiment
         self.runs = execution.runs
+        #: The metrics that tables show; the usual ones where none is named.
+        self.chosen_metrics: Sequence[str] = ()
         self.elapsed_s = execution.elapsed_s
         #: How many runs were in the store.
         self.found = execution.found
@@ -150,12 +161,25 @@ class Runs:
 
     @cached_property
     def flows(self) -> pl.DataFrame:
-        """A row per link and flow that crosses it: its traffic's index, and its goodput_bps."""
-        return self._table(
-            lambda link: pl.DataFrame(
+        """A row per link and flow that crosses it: its traffic's index, its number within that
+        traffic, its propagation round trip rtt_s, and its goodput_bps.
+
+        The number counts from 0 in the order of the scenario; over a real link it is the order in
+        which flows appear. `rtt_s` is null for packets from a file, which have none.
+        """
+
+        def rows(link: Observed, point: PointInfo) -> pl.DataFrame:
+            numbered = pl.DataFrame(
                 {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
-            )
-        )
+            ).with_columns(flow=pl.int_range(pl.len(), dtype=pl.UInt32).over("traffic"))
+            frames = [
+                of.with_columns(rtt_s=_round_trips_s(point.traffic[number], len(of)))
+                for (number,), of in numbered.group_by("traffic", maintain_order=True)
+            ]
+            none = numbered.with_columns(rtt_s=pl.lit(None, pl.Float64))
+            return pl.concat(frames or [none]).select("traffic", "flow", "rtt_s", "goodput_bps")
+
+        return self._table_of_points(rows)
 
     @cached_property
     def classes(self) -> pl.DataFrame:
@@ -282,9 +306,11 @@ class Runs:
         return self._traffic_cells.get((metric, *self._place(point, law, link), label), EMPTY)
 
     def summary(self) -> pl.DataFrame:
-        """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.
+        """Return a row per point, law, link and metric: mean, interval, seeds.
 
-        `ci95` is Student's t interval over the seeds; NaN for a single seed.
+        `ci95` is half the width of Student's t interval over the seeds. It is NaN for a single
+        seed, and where `alike` is true: all seeds gave the same value, which shows nothing of
+        chance.
         """
         rows = [
             {
@@ -295,6 +321,7 @@ class Runs:
                 "mean": cell.mean,
                 "ci95": cell.half_width,
                 "seeds": cell.seeds,
+                "alike": cell.alike,
             }
             for p, point in self.points()
             for law_index, law in self.laws(p)
@@ -305,7 +332,10 @@ class Runs:
         return self._keyed(pl.DataFrame(rows))
 
     def compared(self) -> list[str]:
-        """Metrics worth a column: those that any run has, and marks only where there are some."""
+        """Return the metrics worth a column: those that were chosen, or else those that any run
+        has, and marks only where there are some."""
+        if self.chosen_metrics:
+            return list(self.chosen_metrics)
         links = [link for run in self.runs for link in [run, *run.others]]
         return [
             name
@@ -313,6 +343,20 @@ class Runs:
             if any(link.metrics[name] == link.metrics[name] for link in links)
             and (name != "mark_rate" or any(link.metrics[name] > 0 for link in links))
         ]
+
+    @cached_property
+    def law_differences(self) -> list[LawDifference]:
+        """Every pair of laws at each point of the bottleneck, in the metrics that tables show."""
+        return self._at_bottleneck.differences(self.compared(), "point")
+
+    @cached_property
+    def overall_differences(self) -> list[LawDifference]:
+        """Every pair of laws over all points together, in the metrics that tables show."""
+        return self._at_bottleneck.differences(self.compared())
+
+    @property
+    def _at_bottleneck(self) -> RunTable:
+        return RunTable(self.metrics.filter(pl.col("link") == self.links[0]))
 
     def comparisons(self, point: int, metric: str) -> list[PairedDifference]:
         """Every pair of laws at a point, by the bottleneck: see `statistics.compare`. Raises
@@ -350,6 +394,11 @@ class Runs:
         return self._table(rows)
 
     def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
+        return self._table_of_points(lambda link, _: rows_of(link))
+
+    def _table_of_points(
+        self, rows_of: Callable[[Observed, PointInfo], pl.DataFrame]
+    ) -> pl.DataFrame:
         frames = []
         for run in self.runs:
             law = pl.lit(self.plan.laws[run.law]).alias("law")
@@ -357,9 +406,17 @@ class Runs:
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")
             for observed in [run, *run.others]:
                 link = pl.lit(observed.link).alias("link")
-                rows = rows_of(observed).select(law, point, seed, link, pl.all())
+                rows = rows_of(observed, self.plan.points[run.point])
+                rows = rows.select(law, point, seed, link, pl.all())
                 frames.append(self._keyed(rows))
         return pl.concat(frames, how="diagonal")
+
+
+def _round_trips_s(traffic: TrafficInfo, flows: int) -> pl.Series:
+    """Return the propagation round trip of each flow: pairs of hosts take the list in turn."""
+    pairs, rtts_s = traffic.pairs or max(flows, 1), traffic.rtts_s
+    values = [rtts_s[flow % pairs % len(rtts_s)] if rtts_s else None for flow in range(flows)]
+    return pl.Series("rtt_s", values, pl.Float64)
 
 
 def _settings_column(values: list[object]) -> pl.Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
+from forebay.base import quantities, registries, statistics
+from forebay.base.metrics import COST
 from forebay.scenarios import design_command
 from forebay.scenarios.builder import Group
 
@@ -29,6 +30,11 @@ MOVED, ERRORS, PARTS = 0.2, 3.0, 8
 CONSTANTS = 3.0
 #: The class of flows whose queue has no set-point.
 L4S = "l4s"
+#: What is said of a law whose seeds change nothing.
+SAME_RUN = (
+    "all {} seeds gave the same run, so there is neither an interval nor a test; the seed draws "
+    "the starts of flows unless a scenario fixes them"
+)
 #: Pairs of point and law that the linear model is asked about.
 MOST_MODELS = 200
 
@@ -67,6 +73,8 @@ def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
             yield Finding(law.label, p, "beyond", beyond)
         if trend := _trend(point, runs):
             yield Finding(law.label, p, "trend", trend)
+        if seeds_change_nothing(runs):
+            yield Finding(law.label, p, "seeds", SAME_RUN.format(len(runs)))
         if missed := _missed(point, law, runs):
             yield Finding(law.label, p, "missed", *missed)
         if asked < MOST_MODELS and law.kind is not None:
@@ -94,6 +102,21 @@ def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
         f"{room_pkts:.0f}: the queue never reaches the target, and the buffer alone limits it; "
         "take a longer buffer or a smaller target"
     )
+
+
+def seeds_change_nothing(runs: Sequence[Run]) -> bool:
+    """Return True if several seeds all gave the same run, by every metric of every link."""
+    return statistics.are_one_run([_numbers(run) for run in runs])
+
+
+def _numbers(run: Run) -> dict[str, float]:
+    """Return the metrics of a run at all links, without what it cost."""
+    return {
+        f"{link.link} {name}": value
+        for link in [run, *run.others]
+        for name, value in link.metrics.items()
+        if name != COST
+    }
 
 
 def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
@@ -166,37 +189,92 @@ def unmarked(point: PointInfo) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class SetPoint:
-    """The mean queue of a law at a point, and what it is to be."""
+    """The set-point of a law at a point, and what was measured of it.
 
-    queue_pkts: float
-    target_pkts: float
+    Attributes
+    ----------
+    measured, target : float
+        Mean queuing delay and its target in s where the target is a delay; otherwise the mean
+        queue and its target in packets. Packets of several sizes make a delay no fixed number of
+        them, so that a delay is compared with a delay.
+    utilisation : float
+        Share of the link that is used; a link that is not full needs no queue.
+    steers : bool
+        True if the law steers the mean to its target. Others, such as CoDel and P, have a target
+        that their mean differs from by design.
+    """
+
+    measured: float
+    target: float
+    is_delay: bool
     utilisation: float
+    steers: bool = True
 
     @property
     def missed(self) -> bool:
-        """Whether the queue of a full link is elsewhere."""
-        return self.utilisation >= FULL and abs(self.queue_pkts / self.target_pkts - 1) > MISSED
+        """True if the link is full and its queue more than a quarter away from the target."""
+        return self.full and abs(self.measured / self.target - 1) > MISSED
+
+    @property
+    def full(self) -> bool:
+        """True if the link is full."""
+        return self.utilisation >= FULL
+
+    @property
+    def what(self) -> str:
+        """What is measured: the delay or the queue."""
+        return "delay" if self.is_delay else "queue"
+
+    @property
+    def measured_text(self) -> str:
+        """The measured delay or queue with its unit, such as "15.1 ms" or "23 packets"."""
+        if self.is_delay:
+            return f"{1e3 * self.measured:.3g} ms"
+        return f"{self.measured:.0f} packets"
+
+    @property
+    def target_text(self) -> str:
+        """The target with its unit."""
+        return f"{1e3 * self.target:g} ms" if self.is_delay else f"{self.target:g} packets"
 
 
 def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint | None:
-    """Of a law that integrates the distance to it. Others, such as P and CoDel, rest elsewhere by
-    design; queues of classes or flows have several."""
-    target_pkts = law.target_pkts
-    if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
+    """Return the set-point of a law with what was measured of it; None where it has none, where
+    the law was changed during the run, and where classes or flows have queues of their own."""
+    if not law.target_pkts or any(change.aqm for change in point.changes):
         return None
     if law.per_flow or any(_waits_elsewhere(run) for run in runs):
         return None
-    queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
-    used = float(np.mean([run.metrics["utilisation"] for run in runs]))
-    return SetPoint(queue_pkts, target_pkts, used)
+    return measured_set_point(law, [run.metrics for run in runs])
+
+
+def steers(law: LawInfo) -> bool:
+    """Return True if a law steers the mean queue to its target: it integrates the distance to it,
+    or it is written in Python, of which nothing is known but that it has a target."""
+    return law.integrates or law.kind is None
+
+
+def measured_set_point(law: LawInfo, metrics: Sequence[Mapping[str, float]]) -> SetPoint | None:
+    """Return the set-point of a law with what its runs measured; None where it has none."""
+    if not law.target_pkts:
+        return None
+
+    def mean(name: str) -> float:
+        return float(np.mean([run[name] for run in metrics]))
+
+    is_delay = law.target_s is not None
+    measured = mean("delay_mean_s" if is_delay else "queue_mean_pkts")
+    target = law.target_s if law.target_s is not None else law.target_pkts
+    return SetPoint(measured, target, is_delay, mean("utilisation"), steers(law))
 
 
 def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
     """A set-point that was missed, and the command that designs the law for the link."""
-    found = set_point(point, law, runs)
-    if found is None or not found.missed:
+    judged = set_point(point, law, runs)
+    if judged is None or not judged.steers or not judged.missed:
         return None
-    queue_pkts, target_pkts, command = found.queue_pkts, found.target_pkts, ""
+    assert law.target_pkts is not None
+    target_pkts, command = law.target_pkts, ""
     load = _load(point)
     # A design for several senders is more than a line.
     if law.kind is not None and load is not None and len(load.senders) == 1:
@@ -213,7 +291,11 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
             buffer_pkts=link.buffer_pkts,
             tcp=load.senders[0].tcp,
         )
-    return f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}", command
+    return (
+        f"the mean {judged.what} of {judged.measured_text} is more than {100 * MISSED:.0f} % away "
+        f"from the target of {judged.target_text}",
+        command,
+    )
 
 
 def _short(point: PointInfo, law: LawInfo) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from forebay.base import statistics
+
+if TYPE_CHECKING:
+    import pandas
 
 #: Columns of what several metrics together are: which one, and its number.
 METRIC, VALUE = "metric", "value"
@@ -21,14 +24,34 @@ class Cell:
     """A metric of one law at one place, over its seeds."""
 
     mean: float
-    #: Half the width of the 95 % confidence interval; NaN for one seed.
+    #: Half the width of the 95 % confidence interval; NaN for one seed, and where all seeds give
+    #: the same value.
     half_width: float
     #: how many have a value
     seeds: int
 
+    @property
+    def alike(self) -> bool:
+        """True if several seeds all gave this very value, so that there is no interval."""
+        return self.seeds > 1 and math.isnan(self.half_width)
+
 
 #: Where nothing has a value.
 EMPTY = Cell(math.nan, math.nan, 0)
+
+
+@dataclass(frozen=True)
+class LawDifference:
+    """The difference of two laws in a metric at one place; `place` is empty for all together."""
+
+    metric: str
+    place: tuple[Any, ...]
+    pair: statistics.PairedDifference
+
+    @property
+    def rank(self) -> int:
+        """0 for a difference beyond chance, 1 for one that may be chance, 2 without a test."""
+        return 0 if self.pair.significant else 1 if self.pair.tested else 2
 
 
 class RunTable:
@@ -50,7 +73,7 @@ class RunTable:
         """Means of a metric over the seeds: law, the columns named, mean, ci95 and seeds.
 
         Over other columns it is averaged for each seed; ci95 is half the width of Student's t
-        interval over these averages, NaN for one seed.
+        interval over these averages, NaN for one seed and where all seeds give the same value.
         """
         return self.summary([metric], *by).drop(METRIC)
 
@@ -78,6 +101,28 @@ class RunTable:
         """Each cell by its metric, its law and what is in the columns named."""
         rows = self.summary(metrics, *by).iter_rows()
         return {tuple(key): Cell(mean, half, seeds) for *key, mean, half, seeds in rows}
+
+    def differences(self, metrics: Sequence[str], *by: str) -> list[LawDifference]:
+        """Return the difference of every pair of laws in each metric, at each place of the columns
+        named; those beyond chance come first.
+
+        Each is tested by a paired t-test over the common seeds. The p values of a metric are
+        adjusted for the number of its tests, at all places together, by Holm's method.
+        """
+        found = []
+        for metric in metrics:
+            values = self.values(metric, *by)
+            places: dict[tuple[Any, ...], pl.DataFrame] = {(): values}
+            if by:
+                places = values.partition_by(by, as_dict=True, maintain_order=True)
+            compared = statistics.compare_at([self._by_law(at, metric) for at in places.values()])
+            found += [
+                LawDifference(metric, place, pair)
+                for place, pairs in zip(places, compared, strict=True)
+                for pair in pairs
+            ]
+        # Sorting keeps the order of metrics, places and laws.
+        return sorted(found, key=lambda difference: difference.rank)
 
     def best(self, metric: str, *by: str, more: bool) -> pl.DataFrame:
         """The law with the best mean at each place: the columns named, law, mean, next, p and ties.
@@ -136,3 +181,26 @@ class RunTable:
         for law, replicate, value in values.select("law", self.replicate, metric).iter_rows():
             by_law.setdefault(law, {})[replicate] = value
         return by_law
+
+
+def to_pandas(frame: pl.DataFrame) -> pandas.DataFrame:
+    """Return a frame as one of pandas, column by column, so that it needs no pyarrow.
+
+    Labels such as the law become categories in their order.
+
+    Raises
+    ------
+    ImportError
+        If pandas is not installed.
+    """
+    import pandas
+
+    def column(series: pl.Series) -> Any:
+        if isinstance(series.dtype, pl.Enum):
+            labels = series.dtype.categories.to_list()
+            return pandas.Categorical(series.to_list(), categories=labels, ordered=True)
+        if isinstance(series.dtype, pl.List):
+            return series.to_list()
+        return series.to_numpy()
+
+    return pandas.DataFrame({series.name: column(series) for series in frame})

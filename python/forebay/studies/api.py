@@ -12,6 +12,7 @@ from forebay.base import progress
 from forebay.base.metrics import METRICS
 from forebay.runs.execution import cores
 from forebay.runs.experiment import Source
+from forebay.runs.table import to_pandas
 from forebay.store import choice
 from forebay.store.designs import Designs
 from forebay.studies import growing, manifest
@@ -19,6 +20,8 @@ from forebay.studies.points import Points
 from forebay.studies.study import Study
 
 if TYPE_CHECKING:
+    import pandas
+
     from forebay.base.quantities import Sets
     from forebay.figures.plot import Plot
     from forebay.scenarios.python_laws import Prototype
@@ -49,6 +52,11 @@ class ShownStudy(Study):
             else pictures.heat(self, metric, x, y)
         )
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return `frame()` as a frame of pandas; pyarrow is not needed. Raises `ImportError`
+        without pandas."""
+        return to_pandas(self.frame())
+
     def __str__(self) -> str:
         """The table that `forebay study` prints."""
         from forebay.base.terminal_table import printed
@@ -71,7 +79,7 @@ class ShownStudy(Study):
 def study(
     scenario: Source,
     *,
-    laws: Sequence[str | Prototype] = (),
+    laws: str | Prototype | Sequence[str | Prototype] = (),
     sets: Sets = (),
     seeds: int | None = None,
     store: str | os.PathLike[str] | None = None,

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.base.publication import publish
+from forebay.pages import tables
 
 if TYPE_CHECKING:
+    from forebay.base.publication import Content
     from forebay.studies.study import Study
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
 #: In the facts: the hash of each file that `forebay compare` reads.
 HASHES = "sha256"
+#: Differences between laws, where two of them have two seeds in common.
+DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
 #: Who gets what; where several traffics cross a link.
 TRAFFIC = "traffic.parquet"
 
@@ -57,9 +61,13 @@ def write(
         HASHES: {FRAME: hashlib.sha256(contents.getvalue()).hexdigest()},
     }
     traffic = study.traffic()
-    shared = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    shared: dict[str, Content] = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    if differences := study.differences(metrics):
+        shown = tables.differences_table(differences, {})
+        shared[DIFFERENCES_CSV] = tables.differences_frame(differences, {})
+        shared[DIFFERENCES_TEX] = tables.latex(shown, tables.DIFFERENCES_NOTE)
     files = {FRAME: contents.getvalue(), CSV: frame, FACTS: facts, **shared}
-    publish(out, files, replaces=[TRAFFIC])
+    publish(out, files, replaces=[TRAFFIC, DIFFERENCES_CSV, DIFFERENCES_TEX])
     written = [out / name for name in (FRAME, CSV, *shared)]
     if report:
         from forebay.studies import page  # draws, which takes a while to load

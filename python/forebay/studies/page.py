@@ -11,7 +11,8 @@ import polars as pl
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.base.metrics import METRICS, MORE_IS_BETTER, TRAFFIC_METRICS
 from forebay.pages import answers
-from forebay.pages.tables import Table, mean_text
+from forebay.pages.report import Differences
+from forebay.pages.tables import DIFFERENCES_NOTE, Table, mean_text
 from forebay.pages.templates import html as page_html
 from forebay.runs.table import EMPTY, RunTable
 from forebay.studies import pictures, tables
@@ -106,6 +107,8 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         means=tables.laws_table(study, metrics),
         answers=told(study),
         warnings=study.warnings,
+        differences=Differences.of(study.differences(metrics), {}),
+        differences_note=DIFFERENCES_NOTE,
         gains=tables.gains_table(study),
         axes=[
             (pictures.title(study, key), f"{study.points.settings[key].n_unique():,}")

@@ -111,13 +111,14 @@ class Points:
         self,
         source: experiment.Source,
         *,
-        laws: Sequence[str | Prototype] = (),
+        laws: str | Prototype | Sequence[str | Prototype] = (),
         sets: Sets = (),
         seeds: int | None = None,
         kept: Designs | None = None,
         engine: Engine = PACKETS,
     ) -> None:
         experiment.check_seeds(seeds)
+        laws = quantities.listed(laws)
         version = check_repeatable(engine)
         #: what makes the runs, for the store
         self.made = MadeBy(engine.name, version)
@@ -129,7 +130,7 @@ class Points:
             text,
             name,
             sets=pairs,
-            laws=list(laws),
+            laws=laws,
             seeds=1,
             read=files,
             programs=engine.runs_programs,

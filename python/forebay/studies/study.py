@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay._native import ScenarioError
-from forebay.base import statistics, suggestions
+from forebay.base import quantities, statistics, suggestions
 from forebay.base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
 from forebay.runs import descriptions, steady_state
 from forebay.runs.table import RunTable
@@ -20,7 +20,7 @@ from forebay.studies import manifest
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
     from forebay.runs.steady_state import Measured
-    from forebay.runs.table import Cell
+    from forebay.runs.table import Cell, LawDifference
     from forebay.store.store import Key, Store
     from forebay.studies.points import Points, PointsPart
 
@@ -210,11 +210,11 @@ class Study:
         return settings.with_columns(columns)
 
     @again
-    def means(self, metrics: Sequence[str] = ()) -> dict[tuple[str, str], Cell]:
+    def means(self, metrics: str | Sequence[str] = ()) -> dict[tuple[str, str], Cell]:
         """Means by metric and law over the whole study, with their intervals over the seeds; of
         what laws are compared by where no metric is named. Those without a value are left out.
         Raises `ScenarioError`."""
-        chosen = list(metrics) or COMPARED
+        chosen = quantities.listed(metrics) or COMPARED
         cells = self.table(*chosen).cell_of(chosen)
         marked = any(cell.mean for (name, _), cell in cells.items() if name == "mark_rate")
         return {
@@ -223,6 +223,12 @@ class Study:
             for law in self.points.laws
             if (name, law) in cells and (metrics or name != "mark_rate" or marked)
         }
+
+    def differences(self, metrics: str | Sequence[str] = ()) -> list[LawDifference]:
+        """Return the difference of every pair of laws over the whole study in the metrics of
+        `means`, those beyond chance first. Raises `ScenarioError`."""
+        shown = list(dict.fromkeys(name for name, _ in self.means(metrics)))
+        return self.table(*shown).differences(shown)
 
     @cached_property
     def _looked_at(self) -> PointsPart | None:
@@ -284,7 +290,8 @@ class Study:
         needed = {}
         for config, values in grouped.sort("config").collect().iter_rows():
             mean, half = statistics.mean_and_interval(values)
-            if mean != mean or len(values) >= most:
+            # Further seeds do not change what no seed changes.
+            if mean != mean or len(values) >= most or statistics.are_alike(values):
                 continue
             share = half / abs(mean) if mean else 0.0
             if half != half or share > least:

@@ -56,7 +56,7 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     law, *metrics_heads = table.heads
     columns = [Column(law, left=True), *map(Column.from_heading, metrics_heads)]
     terminal_table.show(console, columns, [RowGroup(table.rows)])
-    interval = "± half the 95 % confidence interval over the seeds"
+    interval = "± half the 95 % confidence interval over the seeds; no ±: all alike"
     alone = "one seed: no interval; --add-seeds 4 gives one"
     note = f"means over all points; {interval if study.most_seeds > 1 else alone}"
     console.print(Text(note, style="dim"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay import engines
-from forebay.base import progress, registries
+from forebay.base import progress, quantities, registries
 from forebay.runs import execution
 from forebay.scenarios import python_laws
 from forebay.suites import results, scenarios
@@ -71,8 +71,8 @@ class PlannedSuite:
 
 def planned(
     name: str,
-    laws: Sequence[str | Prototype] | None = None,
-    only: Sequence[str] | None = None,
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    only: str | Sequence[str] | None = None,
     link: str | None = None,
     seeds: int | None = None,
     sets: Sets = (),
@@ -80,19 +80,19 @@ def planned(
 ) -> PlannedSuite:
     """Reads and checks a suite; arguments and errors as of `suite`."""
     settings = scenarios.find(name)
-    everything = list(laws or ()) == [ALL]
-    chosen = list(registries.laws()) if everything else laws or settings.laws
+    laws = quantities.listed(laws)
+    chosen = list(registries.laws()) if laws == [ALL] else laws or settings.laws
     at = settings.link if link is None else scenarios.link(link)
     read = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
-    by = engines.named(engine)
-    made = scenarios.plan(settings, settings.scenarios(only), read, at, seeds, sets, by)
+    by, files = engines.named(engine), settings.scenarios(quantities.listed(only))
+    made = scenarios.plan(settings, files, read, at, seeds, sets, by)
     return PlannedSuite(settings, at, made)
 
 
 def suite(
     name: str,
-    laws: Sequence[str | Prototype] | None = None,
-    only: Sequence[str] | None = None,
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    only: str | Sequence[str] | None = None,
     link: str | None = None,
     seeds: int | None = None,
     threads: int | None = None,
@@ -102,9 +102,9 @@ def suite(
     """Runs every scenario of a suite under every law, and returns its cases and averages.
 
     name: a suite, such as "rfc7928".
-    laws: names of laws, ["all"], "FILE.py:CLASS", or classes like `forebay.Controller`; the suite's
-        if None.
-    only: names of scenarios to run alone, such as "5-1-friendly"; all if None.
+    laws: one or several names of laws, "all", "FILE.py:CLASS", or classes like
+        `forebay.Controller`; the suite's if None.
+    only: one or several names of scenarios to run alone, such as "5-1-friendly"; all if None.
     link: another link, its rate and its delay one way, such as "50Mbit/s,20ms".
     seeds: number of seeds, 1 to `seeds`; the suite's if None.
     threads: threads to run on; all cores if None.

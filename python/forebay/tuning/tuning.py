@@ -18,6 +18,7 @@ from forebay._native import ScenarioError
 from forebay.base import progress, quantities, registries, statistics
 from forebay.base.progress import Progress
 from forebay.base.quantities import Sets
+from forebay.runs.experiment import check_seeds
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import calm_regions
 from forebay.tuning import candidates as known
@@ -115,7 +116,7 @@ def tune(
     rtt: str,
     flows: str,
     goal: str = "balance",
-    laws: Sequence[str] = (),
+    laws: str | Sequence[str] = (),
     packet: str = "1000B",
     buffer: str | None = None,
     seeds: int = 10,
@@ -139,7 +140,7 @@ def tune(
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 %
         of the best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
-    laws: names to choose from; all if empty.
+    laws: one or several names to choose from; all if empty.
     packet: usual size. buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
     sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
@@ -153,12 +154,13 @@ def tune(
     """
     if goal not in GOALS:
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
+    check_seeds(seeds)
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     if gains not in REFERENCES:
         raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
     ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
-    names = _laws(laws, ranges)
+    names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains)
     if watch is not None:
         _Search(tuning, threads, watch, store).run(seeds)

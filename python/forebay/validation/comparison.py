@@ -95,7 +95,8 @@ class Difference:
     #: Of the reference's runs.
     reference: float
     difference: float
-    #: Half the width of its 95 % interval; NaN for fewer than two runs on either side.
+    #: Half the width of its 95 % interval; NaN for fewer than two runs on either side, and where
+    #: the runs of each side are all alike.
     half_width: float
     #: Largest difference that agrees.
     limit: float
@@ -182,6 +183,9 @@ class Row:
         tested, reference = (side.signal_rates for side in self.sides)
         mean, _ = statistics.mean_and_interval(reference)
         found = statistics.difference_and_interval(reference, tested)
+        if min(len(tested), len(reference)) > 1 and not any([*tested, *reference]):
+            # Not one signal in any of several runs on either side.
+            found = 0.0, 0.0
         text = f"loss {100 * found[0] / mean:+.0f} %" if mean else "no loss"
         return Difference("loss", mean, *found, SIGNAL_SHARE * mean, 100, text)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from forebay import engines as known
 from forebay._native import ScenarioError
+from forebay.base import quantities
 from forebay.engines.link import LinkEngine
 from forebay.flows.real import Limits
 from forebay.results.result import Result
@@ -18,6 +19,7 @@ from forebay.validation.comparison import REAL, SIDES
 
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
+    from forebay.base.quantities import Sets
     from forebay.runs.engine import Engine
     from forebay.runs.experiment import Experiment, Source
     from forebay.scenarios.python_laws import Prototype
@@ -46,9 +48,9 @@ class Validation:
 
 
 def validate(
-    scenarios: Sequence[Source],
-    laws: Sequence[str | Prototype] | None = None,
-    sets: Sequence[str] = (),
+    scenarios: Source | Sequence[Source],
+    laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    sets: Sets = (),
     seeds: int | None = None,
     repeats: int = 3,
     attempts: int = 3,
@@ -57,11 +59,11 @@ def validate(
     void_rate: str = VOID_RATE,
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
     | None = None,
-    engines: Sequence[str] = ENGINES,
+    engines: str | Sequence[str] = ENGINES,
 ) -> Validation:
     """Runs scenarios on several engines, and holds each beside the last of them.
 
-    scenarios: as `forebay.run` takes each.
+    scenarios: one scenario or several, as `forebay.run` takes each.
     laws, sets, seeds: as `forebay.run` takes them; seeds of all engines but "link".
     repeats: runs of each law on "link", in real time.
     attempts: runs at most for one that is not void.
@@ -76,6 +78,7 @@ def validate(
     what had finished is in the result. Raises `ScenarioError` for a scenario that cannot be run on
     one of the engines.
     """
+    engines = quantities.listed(engines)
     limits = Limits(attempts, void_lateness, void_rate)
     made_by = [_engine(name, LinkEngine(links, limits)) for name in engines]
     if len(made_by) < 2 or len(set(engines)) < len(made_by):
@@ -88,7 +91,9 @@ def validate(
         wanted = repeats if engine.name == REAL else seeds
         return experiment.read(one, laws=laws, sets=sets, seeds=wanted, engine=engine)
 
-    experiments = [[read(one, engine) for engine in made_by] for one in scenarios]
+    experiments = [
+        [read(one, engine) for engine in made_by] for one in quantities.listed(scenarios)
+    ]
     made = Validation(
         SIDES.get(engines[-1], engines[-1]),
         sum(of_scenario[-1].runs for of_scenario in experiments),

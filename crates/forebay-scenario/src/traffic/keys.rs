@@ -39,8 +39,11 @@ params! {
         /// Name of the host at either end; traffic of one host shares what a queue like `cake` gives
         /// a host. By default each flow has hosts of its own.
         host: Maybe<Label> = Maybe(None), 0.0 => 0.0;
-        /// Start of each flow, or the interval from which each flow draws its start.
-        start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;
+        /// Start of each flow, or the interval from which each flow draws its start. By default flows
+        /// of ftp, cbr, voice, frames and video draw it from the first second, and from the first
+        /// tenth of a run, or of a time to `stop`, that is shorter than 10s. Flows of other kinds draw
+        /// their times by themselves, and start at "0s".
+        start: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
         /// Time at which each flow stops offering data; by default at the end of the run.
         stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
     }
