@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -9,7 +10,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import command, started
@@ -229,3 +234,72 @@ def test_before_the_command_has_begun(
         signal.signal(signal.SIGINT, before)
     assert end.value.code == 130
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
+
+
+@pytest.fixture
+def caught() -> Iterator[None]:
+    """Signals as a command catches them."""
+    former = {number: signal.getsignal(number) for number in signals.ENDING}
+    hook = sys.unraisablehook
+    for number in signals.ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    signals.catch()
+    yield
+    sys.unraisablehook = hook
+    signals._came.clear()
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_a_signal_waits_until_the_import_system_has_its_locks_in_order(
+    caught: None, number: signal.Signals
+) -> None:
+    """`forebay run` never ended where Ctrl-C came between two lines of importlib: its main thread
+    kept a lock for which the thread that loaded the figures waited."""
+    locks = importlib._bootstrap._get_module_lock.__code__  # type: ignore[attr-defined]
+    frame = SimpleNamespace(f_code=locks)
+    handle = signal.getsignal(number)
+    assert callable(handle)
+    handle(number, frame)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(60)
+
+
+def test_a_signal_that_python_discards_comes_again(
+    caught: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a callback of a weak reference raises is printed and forgotten: a command whose Ctrl-C
+    came there went on to its end, with status 0."""
+
+    class Anything:
+        pass
+
+    thing = Anything()
+    _reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        del thing
+        time.sleep(60)
+    assert capsys.readouterr().err == ""
+
+
+def test_no_thread_loads_modules_beside_the_main_one(scenario: Path) -> None:
+    """One that is interrupted while it imports takes half-loaded modules away from the other."""
+    program = f"""
+import sys, threading
+from forebay.cli.run import run
+from forebay.cli import run as module
+from forebay.cli.main import run_command
+load, threads = module._load, []
+module._load = lambda: (threads.append(threading.current_thread()), load())
+status = run_command(["run", {str(scenario)!r}, "--no-store", "--set", "duration=200s"])
+assert status == 0 and threads == [threading.main_thread()], (status, threads)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=scenario.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import typer
@@ -68,10 +67,8 @@ def run(
     if flent is not None:
         output_folder.check(flent, "--flent")
     samples = out is not None or flent is not None
-    if out is not None and not no_report:
-        # The runs have threads of their own, and leave Python idle.
-        Thread(target=_load).start()
-    (executed,) = call.executed([read], making, samples=samples)
+    load = _load if out is not None and not no_report else None
+    (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
             print(result_files.line(read.plan, finished, engine))
@@ -100,7 +97,7 @@ def run(
 
 
 def _load() -> None:
-    """Loads what tables and figures are made with, which takes a second."""
+    """Load what tables and figures are made with, which takes a second."""
     from scipy import special  # noqa: F401
 
     from forebay.figures import moving, sweeps  # noqa: F401
