@@ -33,6 +33,8 @@ class Interruption:
         self._came.set()
 
 
+#: Those that are held now, the innermost last.
+_holds: list[Interruption] = []
 #: Those of `ENDING` that have come.
 _came: list[int] = []
 
@@ -139,11 +141,22 @@ def held() -> Iterator[Interruption]:
 
     for number in raising:
         signal.signal(number, handle)
+    _holds.append(interruption)
     try:
         yield interruption
     finally:
+        _holds.remove(interruption)
         for number, handler in raising.items():
             signal.signal(number, handler)
+
+
+def checkpoint() -> None:
+    """Raise `KeyboardInterrupt` if a signal has come that is held.
+
+    For long work under `held`, at a moment at which it may end: between two runs, say.
+    """
+    if any(_holds):
+        raise KeyboardInterrupt
 
 
 def end_waits() -> None:

@@ -27,6 +27,9 @@ from forebay.cli.options import (
 if TYPE_CHECKING:
     from forebay.results.result import Result
 
+#: Runs whose tables and page are made within a second or two, also of a command that is ended.
+MOST_TABLES = 100
+
 
 @with_options
 def run(
@@ -81,7 +84,13 @@ def run(
         if flent is not None:
             data_files.write(result, flent)
     if executed.runs and out is not None:
-        interrupted |= _keep(result, out, show=not call.as_json, report=not no_report)
+        interrupted |= _keep(
+            result,
+            out,
+            show=not call.as_json,
+            report=not no_report,
+            ended_early=executed.interrupted,
+        )
     if len(executed.runs) < read.runs:
         raise stopped(
             len(executed.runs),
@@ -105,8 +114,21 @@ def _load() -> None:
     from forebay.theory.plant import plants  # noqa: F401
 
 
-def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
-    """Writes the numbers, shows them, and draws; whether that was interrupted."""
+def _metrics_alone(out: Path) -> str:
+    return (
+        f"{out} has the metrics of the runs that finished, without samples and page; the same "
+        "command goes on with the runs that are in the store"
+    )
+
+
+def _keep(
+    result: Result, out: Path, *, show: bool, report: bool, ended_early: bool = False
+) -> bool:
+    """Write the numbers, show them, and draw; return whether that was interrupted.
+
+    ended_early: whether the runs were interrupted. Whoever ends a command does not wait for tables
+    and figures of thousands of runs.
+    """
     from forebay.base import progress
     from forebay.pages import result_files, terminal
 
@@ -118,10 +140,20 @@ def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
             print(f"{out} has these runs and more, and is left as it is", file=sys.stderr)
             report = False
         else:
-            with signals.held() as interrupted, progress.status("writing the tables"):
-                result_files.write_tables(result, out)
-            if interrupted:
-                raise KeyboardInterrupt
+            try:
+                with signals.held() as interrupted, progress.status("writing the tables"):
+                    result_files.write_metrics(result, out)
+                    if ended_early and len(result.runs) > MOST_TABLES:
+                        print(_metrics_alone(out), file=sys.stderr)
+                        return True
+                    result_files.write_tables(result, out)
+                if interrupted:
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if (out / "samples.parquet").exists():
+                    raise
+                print(f"interrupted: {_metrics_alone(out)}", file=sys.stderr)
+                return True
         if show:
             screen = console()
             terminal.results(screen, result)
