@@ -60,6 +60,37 @@ def test_finished_runs_are_kept(scenario: Path) -> None:
     assert "Report: results/two/report.html" in out
 
 
+def test_thousands_of_finished_runs_are_kept_at_once(scenario: Path) -> None:
+    """Tables of samples and the page took 400 s for the runs of 10,000 seeds."""
+    short = ["--seeds", 10_000, "--law", "droptail", "--set", "duration=1s"]
+    begun = [*short, "--set", 'measure=["0.5s","1s"]', "--no-store"]
+    status, out, errors = interrupt(scenario, 300, *begun, number=signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, errors
+    folder = scenario.parent / "results" / "two"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "costs.json", "metrics.json", "metrics.parquet",
+    ]  # fmt: skip
+    written = json.loads((folder / "metrics.json").read_text())
+    assert written["partial"] is True and len(written["runs"]) >= 300
+    assert "results/two has the metrics of the runs that finished" in errors
+    assert "Report" not in out
+
+
+def test_a_checkpoint_ends_long_work_whose_signal_is_held() -> None:
+    signals.checkpoint()
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with signals.held() as interrupted:
+            signals.checkpoint()
+            signal.raise_signal(signal.SIGINT)
+            assert interrupted
+            with pytest.raises(KeyboardInterrupt):
+                signals.checkpoint()
+        signals.checkpoint()
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
 #: Sixty figures, which take longer to draw than the test waits.
 MANY = ["--seeds", 1, "--law", "red", "--set", "duration=30s", "--set", "sample=1ms"]
 POINTS = '"traffic.0.flows" = [5, 20, 21, 22]'
