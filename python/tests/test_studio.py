@@ -244,7 +244,7 @@ def test_a_file_of_several_seeds_has_a_curve_of_the_fluid(tmp_path: Path) -> Non
     base = BaseScenario.from_source(file)
     now = base.start
     found = theory.fluid(base.alone(now, params(now)), now.tcp, now.duration, 100)["laws"]
-    assert len(found["a"]["queue_pkts"]) == 100
+    assert max(found["a"]["queue_pkts"]) > 10
 
 
 def test_pages_are_counted_while_the_first_one_loads(
