@@ -98,7 +98,7 @@ def _come_again(number: int) -> None:
         if hasattr(signal, "pthread_kill") and main is not None:
             signal.pthread_kill(main, number)  # also ends a system call that waits
         else:
-            _thread.interrupt_main(number)
+            _thread.interrupt_main(signal.Signals(number))
 
     # `threading.Thread` takes locks that the interrupted code may hold.
     _thread.start_new_thread(send, ())
