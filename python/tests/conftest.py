@@ -258,6 +258,7 @@ def as_a_process(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
             signal.signal(
                 number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             )
+        stack.callback(setattr, sys, "unraisablehook", sys.unraisablehook)
         stack.callback(signals._came.clear)
         stack.callback(style.use, "screen")
         stack.callback(os.chdir, Path.cwd())

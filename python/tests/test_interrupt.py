@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -9,7 +10,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import command, started
@@ -53,6 +58,37 @@ def test_finished_runs_are_kept(scenario: Path) -> None:
     page = (results / "two" / "report.html").read_text()
     assert f"Partial result: {len(written['runs'])} of 4000 runs" in page
     assert "Report: results/two/report.html" in out
+
+
+def test_thousands_of_finished_runs_are_kept_at_once(scenario: Path) -> None:
+    """Tables of samples and the page took 400 s for the runs of 10,000 seeds."""
+    short = ["--seeds", 10_000, "--law", "droptail", "--set", "duration=1s"]
+    begun = [*short, "--set", 'measure=["0.5s","1s"]', "--no-store"]
+    status, out, errors = interrupt(scenario, 300, *begun, number=signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, errors
+    folder = scenario.parent / "results" / "two"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "costs.json", "metrics.json", "metrics.parquet",
+    ]  # fmt: skip
+    written = json.loads((folder / "metrics.json").read_text())
+    assert written["partial"] is True and len(written["runs"]) >= 300
+    assert "results/two has the metrics of the runs that finished" in errors
+    assert "Report" not in out
+
+
+def test_a_checkpoint_ends_long_work_whose_signal_is_held() -> None:
+    signals.checkpoint()
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with signals.held() as interrupted:
+            signals.checkpoint()
+            signal.raise_signal(signal.SIGINT)
+            assert interrupted
+            with pytest.raises(KeyboardInterrupt):
+                signals.checkpoint()
+        signals.checkpoint()
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 #: Sixty figures, which take longer to draw than the test waits.
@@ -229,3 +265,75 @@ def test_before_the_command_has_begun(
         signal.signal(signal.SIGINT, before)
     assert end.value.code == 130
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
+
+
+@pytest.fixture
+def caught() -> Iterator[None]:
+    """Signals as a command catches them."""
+    former = {number: signal.getsignal(number) for number in signals.ENDING}
+    hook = sys.unraisablehook
+    for number in signals.ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    signals.catch()
+    yield
+    sys.unraisablehook = hook
+    signals._came.clear()
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_a_signal_waits_until_the_import_system_has_its_locks_in_order(
+    caught: None, number: signal.Signals
+) -> None:
+    """`forebay run` never ended where Ctrl-C came between two lines of importlib: its main thread
+    kept a lock for which the thread that loaded the figures waited."""
+    locks = importlib._bootstrap._get_module_lock.__code__  # type: ignore[attr-defined]
+    frame = SimpleNamespace(f_code=locks)
+    handle = signal.getsignal(number)
+    assert callable(handle)
+    put_off = False
+    with pytest.raises(KeyboardInterrupt):
+        handle(number, frame)  # type: ignore[arg-type]
+        put_off = True
+        time.sleep(60)
+    assert put_off
+
+
+def test_a_signal_that_python_discards_comes_again(
+    caught: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a callback of a weak reference raises is printed and forgotten: a command whose Ctrl-C
+    came there went on to its end, with status 0."""
+
+    class Anything:
+        pass
+
+    thing = Anything()
+    _reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        del thing
+        time.sleep(60)
+    assert capsys.readouterr().err == ""
+
+
+def test_no_thread_loads_modules_beside_the_main_one(scenario: Path) -> None:
+    """One that is interrupted while it imports takes half-loaded modules away from the other."""
+    program = f"""
+import sys, threading
+from forebay.cli.run import run
+from forebay.cli import run as module
+from forebay.cli.main import run_command
+load, threads = module._load, []
+module._load = lambda: (threads.append(threading.current_thread()), load())
+status = run_command(["run", {str(scenario)!r}, "--no-store", "--set", "duration=200s"])
+assert status == 0 and threads == [threading.main_thread()], (status, threads)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=scenario.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

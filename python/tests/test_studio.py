@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,8 @@ import forebay
 from forebay import _native
 from forebay.base import registries
 from forebay.guide import starter
-from forebay.studio import gains, packets, state, theory, theory_process
+from forebay.studio import gains, packets, scenario, state, theory, theory_process
+from forebay.studio import server as studio_server
 from forebay.studio.scenario import BaseScenario
 from forebay.studio.theory_process import Abandoned, TheoryProcess
 
@@ -232,6 +235,77 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     (trace,) = forebay.fluid.scenario(alone["a"].decode(), sawtooth=True)
     queue = theory.fluid(alone, now.tcp, now.duration, 100)["laws"]["a"]["queue_pkts"]
     assert queue[-1] == pytest.approx(trace.queue_pkts[0][-1], abs=1)
+
+
+def test_a_file_of_several_seeds_has_a_curve_of_the_fluid(tmp_path: Path) -> None:
+    """As `forebay init` writes them; it said that the curve failed."""
+    file = tmp_path / "mine.toml"
+    file.write_text("seeds = 3\n" + (scenario.START).read_text())
+    base = BaseScenario.from_source(file)
+    now = base.start
+    found = theory.fluid(base.alone(now, params(now)), now.tcp, now.duration, 100)["laws"]
+    assert max(found["a"]["queue_pkts"]) > 10
+
+
+def test_pages_are_counted_while_the_first_one_loads(
+    base: BaseScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than the most could come before the first session had loaded."""
+    loads, ended = threading.Event(), []
+
+    class Waiting:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def serve(self) -> None:
+            ended.append(True)
+
+    def load() -> type[Waiting]:
+        assert loads.wait(60)
+        return Waiting
+
+    monkeypatch.setattr(studio_server, "_session", load)
+    app = studio_server.application(base, 1, "token", None)
+    sockets = [FakeSocket() for _ in range(studio_server.MOST_PAGES + 4)]
+
+    async def come() -> None:
+        tasks = [asyncio.create_task(app(*one.as_asgi())) for one in sockets]
+        while sum(one.closed is not None for one in sockets) < 4:
+            await asyncio.sleep(0.01)
+        loads.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(come(), 60))
+    assert [one.closed for one in sockets].count(1013) == 4
+    assert len(ended) == studio_server.MOST_PAGES
+
+
+class FakeSocket:
+    """A page's socket, as a server hands it to the application."""
+
+    def __init__(self) -> None:
+        self.closed: int | None = None
+
+    def as_asgi(self) -> tuple[dict[str, Any], Any, Any]:
+        headers = [(b"host", b"127.0.0.1:1"), (b"origin", b"http://127.0.0.1:1")]
+        scope = {
+            "type": "websocket",
+            "path": "/token/socket",
+            "raw_path": b"/token/socket",
+            "root_path": "",
+            "headers": headers,
+            "query_string": b"",
+            "subprotocols": [],
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "websocket.close":
+                self.closed = message["code"]
+
+        return scope, receive, send
 
 
 def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: BaseScenario) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -16,12 +17,14 @@ import pytest
 from conftest import Cli, command
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 import forebay
-from forebay.figures import style
+from forebay.figures import drawing, over_time, parts, style
 from forebay.figures.plot import Plot
 from forebay.figures.style import STYLE
+from forebay.mapping.paper_figures import FIGURES
 
 
 @pytest.fixture
@@ -155,3 +158,89 @@ def test_a_narrow_figure_is_not_blown_up_to_the_width_of_a_page() -> None:
         figure = Plot(figsize=(width_in, 2.7))
         figure.add_subplot().plot([1, 2])
         assert f"max-width: {most_px}px" in figure.svg("narrow")
+
+
+SIX_LAWS = "".join(f'[[law]]\nkind = "{kind}"\n' for kind in (
+    "droptail", "codel", "pie", "pi2", "fq-codel", "cake",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("laws", [5, 6])
+def test_a_legend_of_many_laws_leaves_the_queue_its_room(
+    scenario: Path, paper: None, laws: int
+) -> None:
+    """With six laws the panel of `glance` was a line, and its curves had no dashes."""
+    text = scenario.read_text()
+    tables = SIX_LAWS.split("[[law]]")[1 : laws + 1]
+    scenario.write_text(
+        text[: text.index("[[law]]")] + "".join(f"[[law]]{table}" for table in tables)
+    )
+    result = forebay.run(str(scenario), seeds=1)
+    figure = drawing.draw(over_time.glance(result, 0, 0))
+    (axes,) = figure.axes
+    assert axes.get_position().height * figure.get_figheight() > 0.7
+    curves = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    assert len({str(line._dash_pattern) for line in curves}) == laws  # type: ignore[attr-defined]
+    (legend,) = figure.legends
+    keys = legend.get_lines()
+    assert len({str(line._dash_pattern) for line in keys}) == laws  # type: ignore[attr-defined]
+    FigureCanvasAgg(figure).draw()
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("used", list(style.STYLES))
+def test_no_text_of_a_papers_figure_is_cut_or_lies_on_another(name: str, used: str) -> None:
+    style.use(used)
+    try:
+        figure = FIGURES[name]()
+        with mpl.rc_context(STYLE):
+            FigureCanvasAgg(figure).draw()
+            found = _texts(figure)
+    finally:
+        style.use("screen")
+    whole = figure.bbox.expanded(1.005, 1.005)
+    for text, box in found:
+        assert whole.contains(box.x0, box.y0) and whole.contains(box.x1, box.y1), text.get_text()
+    titles = [one for axes in figure.axes for one in (axes.title, axes._left_title)]  # type: ignore[attr-defined]
+    shown = [box for text, box in found if text in titles]
+    for i, box in enumerate(shown):
+        assert not any(box.overlaps(other) for other in shown[:i])
+
+
+def _texts(figure: Plot) -> list[tuple[Text, Any]]:
+    """Return the texts of a figure and where they are, but for the labels of ticks: those beyond
+    the axis, which are not drawn, have some, too."""
+    ticks = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label in axis.get_ticklabels(which="both")
+    }
+    texts = [one for one in figure.findobj(Text) if one.get_text().strip() and one not in ticks]
+    return [(one, one.get_window_extent()) for one in texts]
+
+
+def test_an_interval_ends_where_a_share_does() -> None:
+    """Student's t of three seeds reached to 100.9 % of the link."""
+    below, above = parts.interval_within([99.5, 0.1, math.nan], [1.4, 0.4, math.nan], percent=True)
+    assert above[:2] == pytest.approx([0.5, 0.4])
+    assert below[:2] == pytest.approx([1.4, 0.1])
+    _, above = parts.interval_within([99.5], [1.4], percent=False)
+    assert above == pytest.approx([1.4])
+
+
+def test_traffic_has_no_colour_of_a_law() -> None:
+    laws = {style.colour(look) for look in range(30)}
+    traffic = {style.colour(style.of_traffic(i)) for i in range(30)}
+    assert not laws & traffic
+    # Of the first round, as laws have it: no dashes on a screen.
+    assert style.dash(style.of_traffic(0)) == "-"
+
+
+def test_a_page_shows_that_more_is_to_the_right() -> None:
+    """At 390 px figures and tables ended without a hint: the shadow is there without a script."""
+    sheet = (Path(forebay.__file__).parent / "pages/templates/style.css").read_text()
+    rule = re.search(r"\.scroll \{[^}]*\}", sheet)
+    assert rule is not None
+    assert rule[0].count("local") == rule[0].count("no-repeat scroll") == 2

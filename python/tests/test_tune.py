@@ -24,6 +24,8 @@ from scipy import stats as scipy_stats
 from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.base import statistics
+from forebay.base.progress import Progress
+from forebay.scenarios import router
 from forebay.store import choice
 from forebay.theory.design import fitted_gains
 from forebay.theory.loop import disturbances
@@ -39,6 +41,7 @@ from forebay.tuning import (
     tuning,
 )
 from forebay.tuning.candidates import GOALS, Candidate
+from forebay.tuning.estimate import Course, Estimate
 from forebay.tuning.ranges import Condition, Ranges
 from forebay.tuning.tuning import tune
 
@@ -434,6 +437,102 @@ def test_a_tuning_shows_its_choice(tuned: tuning.Tuning) -> None:
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
     assert alone.as_json() == tuned.as_json()
+
+
+@pytest.fixture(scope="module")
+def for_router() -> tuple[tuning.Tuning, list[Estimate]]:
+    """A choice for a router, and what was announced before it."""
+    announced: list[Estimate] = []
+    made = tune(
+        RATE, RTT, FLOWS, laws=["pie", "codel", "red", "dualpi2"], seeds=2, packet="1500B",
+        for_="linux", announce=announced.append,
+    )  # fmt: skip
+    return made, announced
+
+
+def test_a_router_is_told_what_it_can_have(
+    for_router: tuple[tuning.Tuning, list[Estimate]],
+) -> None:
+    """Linux's RED has no `gentle`, its PIE has gains in sixteenths: what the packets judged is what
+    the qdisc does."""
+    told = for_router[0].findings()
+    assert told["law"] in ("pie", "codel", "red", "dualpi2")
+    assert told["router"][-1].startswith("tc qdisc replace dev eth0")
+    assert told["attach"].startswith(f"sudo forebay attach eth0 {told['law']} --rate 20Mbit/s")
+    laws = {row["law"] for row in told["candidates"]}
+    assert laws == {"pie", "codel", "red", "dualpi2", "droptail"}
+    for row in told["candidates"]:
+        words = router.lines(
+            row["law"], list(row["params"].items()), rate_bps=20_000_000, packet_bytes=1500,
+            buffer_pkts=for_router[0].ranges.buffer_pkts,
+        )  # fmt: skip
+        # RED's buffer is in bytes.
+        assert not [line for line in words if line[0] == "#" and "buffer" not in line], row
+    (red,) = (row for row in told["candidates"] if row["label"] == "red (default)")
+    assert red["params"]["gentle"] == "false"
+    # A law with a linear model has margins or breaks them, also as the kernel has it unasked.
+    usual = {
+        row["law"]: row["keeps_margins"] for row in told["candidates"] if row["origin"] == "default"
+    }
+    assert usual["codel"] is None and isinstance(usual["pie"], bool)
+
+
+def test_an_estimate_comes_before_the_long_part(
+    for_router: tuple[tuning.Tuning, list[Estimate]],
+) -> None:
+    (expected,) = for_router[1]
+    assert expected.searches == 3  # of PIE, RED and DualPI2, for the goal that was asked for
+    assert expected.laws == 5
+    assert expected.runs > 100
+    assert 0 < expected.total_s < 3600
+
+
+def test_the_time_left_is_that_of_all_stages() -> None:
+    heard: list[tuple[str, float]] = []
+    course = Course(lambda what, now: heard.append((what, now.fraction)))
+    course.ahead_s = {"searches": 30.0, "screening runs": 60.0, "test runs": 10.0}
+    course.stage("searches")(Progress(0.5, 1, 2, 1.0))
+    course.stage("screening runs")(Progress(0.5, 1, 2, 1.0))
+    # More is known of it by now.
+    course.stage("test runs", 30.0)(Progress(1.0, 2, 2, 1.0))
+    assert heard == [("searches", 0.15), ("screening runs", 0.6), ("test runs", 1.0)]
+
+
+def test_no_margins_are_claimed_without_a_linear_model(narrow: Ranges) -> None:
+    """AVQ was chosen "among the candidates that keep their margins"."""
+    result = tuning.Tuning(narrow, GOALS["balance"], ["avq", "pi"], 1)
+    without = Candidate("avq", "avq 1", (("gamma", "0.98"),), "listed")
+    shape = (len(narrow.places), 3)
+    for candidate, deviation_s in (
+        (without, 0.001),
+        (Candidate("pi", "good", (), "tuned", keeps=True), 0.003),
+    ):
+        seen, share = np.full(shape, deviation_s), np.ones(shape)
+        result.screened.append(check.Checked(candidate, seen, seen, seen, share, share))
+    tuning._choose(result)
+    assert result.chosen is result.screened[0]
+    told = result.findings()
+    assert told["keeps_margins"] is None
+    text = " ".join(told["reasons"])
+    assert "no linear model, so no stability margins are claimed" in text
+    assert "keep their margins and" not in text
+
+
+def test_what_may_be_chance_is_one_sentence(narrow: Ranges) -> None:
+    rng = np.random.default_rng(1)
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi", "avq", "red", "rem"], 1)
+    shape = (len(narrow.places), 10)
+    for law in ("pi", "droptail", "avq", "red", "rem"):
+        seen = 1e-3 * rng.normal(20, 4, shape)
+        share = np.ones(shape)
+        origin = "tuned" if law == "pi" else "default"
+        one = Candidate(law, f"{law} (papers)", (), origin, keeps=law == "pi")
+        result.tested.append(check.Checked(one, seen, seen, seen, share, share))
+    result.screened = list(result.tested)
+    tuning._choose(result)
+    text = " ".join(result.reasons())
+    assert text.count("may be chance") <= 2  # DropTail has a sentence of its own
+    assert "The difference to avq, red and rem may be chance." in text
 
 
 def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 import forebay
 from forebay import _native
-from forebay.base import quantities
+from forebay.base import quantities, words
 from forebay.base.words import quantity, short_time
 from forebay.pages.description import describe
 from forebay.runs import descriptions, experiment
@@ -108,3 +109,19 @@ def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
     result = forebay.run(path, sets={"duration": "4s", "measure": ["1s", "4s"]})
     result.report(tmp_path / "out")
     assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "text"),
+    [
+        (2153.4, 3, "2153"),
+        (999.6, 3, "1000"),
+        (12345.6, 4, "12346"),
+        (0.012345, 3, "0.0123"),
+        (15.26, 3, "15.3"),
+        (math.inf, 3, "inf"),
+    ],
+)
+def test_no_number_is_a_power_of_ten(value: float, count: int, text: str) -> None:
+    """A delay was "2.15e+03 ms"."""
+    assert words.in_figures(value, count) == text

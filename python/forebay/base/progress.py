@@ -134,10 +134,15 @@ def _left(now: Progress) -> str:
     """The estimate, no finer than it deserves."""
     if now.left_s is None or now.elapsed_s < 1:
         return ""
-    seconds = round(now.left_s)
+    return f"{about(now.left_s)} left"
+
+
+def about(seconds: float) -> str:
+    """Return an estimated time, no finer than an estimate deserves: "about 40 s"."""
+    seconds = round(seconds)
     if seconds < 90:
-        return f"about {seconds} s left"
+        return f"about {seconds} s"
     minutes = round(seconds / 60)
     if minutes < 90:
-        return f"about {minutes} min left"
-    return f"about {minutes / 60:.1f} h left"
+        return f"about {minutes} min"
+    return f"about {minutes / 60:.1f} h"

@@ -14,12 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay.base.output_folder import UNFINISHED
 
 #: How long the unfinished folder of another process is left alone, in seconds.
 UNFINISHED_S = 3600.0
+#: What is written to see whether a disk is full: more than the rest of a block.
+PROBE_BYTES = 1 << 17
+#: Errors that the disk has, whichever file is written.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -88,12 +92,33 @@ def publication(
         if keep and any((unfinished / keep).glob("*")):
             _move(unfinished, path, replaces)
         raise
+    except OSError as error:
+        _raise_with_name(error, unfinished, path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         # Innermost first: parents made for nothing are empty, others stay.
         for parent in reversed(made):
             if not any(parent.iterdir()):
                 parent.rmdir()
+
+
+def _raise_with_name(error: OSError, unfinished: Path, path: Path) -> NoReturn:
+    """Raise an error of the disk with the place that the file was for.
+
+    The error may name no file, and the unfinished folder is gone by the time that somebody looks
+    for it.
+    """
+    if error.filename is None and error.errno in DISK_ERRORS:
+        name = unfinished
+    elif isinstance(error.filename, str | bytes):
+        name = Path(os.fsdecode(error.filename))
+    else:
+        raise error
+    if not name.is_relative_to(unfinished):
+        raise error
+    name = path / name.relative_to(unfinished)
+    assert error.errno is not None
+    raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(name)) from error
 
 
 def _unfinished(path: Path, *, beside: bool) -> Path:
@@ -111,6 +136,14 @@ def _unfinished(path: Path, *, beside: bool) -> Path:
 
 def write(path: Path, content: Content) -> None:
     """Writes one file by the kind of its content. Raises `OSError` where the disk fails."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        # What a file object raises has no name of a file.
+        _raise_with_name(error, path, path)
+
+
+def _write(path: Path, content: Content) -> None:
     if isinstance(content, str):
         # A command line may name a file whose name is not UTF-8.
         path.write_text(content, encoding="utf-8", errors="backslashreplace")
@@ -136,10 +169,23 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (ComputeError, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        # Polars puts the number of the error into a sentence.
+        # Polars puts the number of the error into a sentence, or leaves it out.
         found = re.search(r"\(os error (\d+)\)", str(error))
-        number = int(found[1]) if found else getattr(error, "errno", None) or errno.EIO
+        number = int(found[1]) if found else getattr(error, "errno", None)
+        if number is None:
+            number = errno.ENOSPC if _is_full(path) else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def _is_full(path: Path) -> bool:
+    """Return True if a file cannot grow: at its end, the disk has no block left for it."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(PROBE_BYTES))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def _move(unfinished: Path, path: Path, replaces: Iterable[str]) -> None:

@@ -8,9 +8,12 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from forebay._native import ScenarioError, number_and_unit
+
+if TYPE_CHECKING:
+    from forebay._native import ParamInfo
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,18 @@ def _in_largest(count: int, units: Sequence[tuple[str, int]]) -> str:
     fits = (unit for unit in units if count >= unit[1])
     name, scale = next(fits, units[0] if count == 0 else units[-1])
     return f"{plain(count / scale)}{name}"
+
+
+def parameter_range(param: ParamInfo) -> str:
+    """Return what a parameter's range allows, in words.
+
+    A set-point is a queue in packets or a time: one whose default is a time says so.
+    """
+    unit = NAMES.get(param["unit"], param["unit"])
+    text = interval(param["min"], param["max"], unit)
+    default = str(param["default_text"] or "")
+    is_time = param["unit"] == "p" and (parts := read(default)) is not None and parts[1] == "s"
+    return f"a time, or {text}" if is_time and text else text
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:

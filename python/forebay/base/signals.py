@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 #: What ends a command: Ctrl-C, a stop from another program, and a terminal that goes away.
@@ -30,6 +33,8 @@ class Interruption:
         self._came.set()
 
 
+#: Those that are held now, the innermost last.
+_holds: list[Interruption] = []
 #: Those of `ENDING` that have come.
 _came: list[int] = []
 
@@ -39,26 +44,71 @@ def status() -> int:
     return 128 + (_came[-1] if _came else signal.SIGINT)
 
 
+#: File descriptors of the terminals that a command has, which `catch` remembers.
+_terminals: list[int] = []
+
+#: Time after which an interruption that came at a moment when it cannot be raised comes again.
+RETRY_S = 0.005
+
+#: Where Python has its own code for imports.
+IMPORT_SYSTEM = "<frozen importlib."
+
+
 def catch() -> None:
-    """Makes SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does, for a whole process.
+    """Make SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does, for a whole process.
 
-    One that is ignored, as SIGHUP is under nohup, stays so.
+    A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+
+    An interruption is neither lost nor does it break Python. It is put off while the import system
+    itself runs: raised there, it can leave a lock of that system held for ever, and every thread
+    that imports something then waits for it, also at the end of the process. And it comes again
+    where Python discards it, because it was raised in a callback of a weak reference or in a
+    finaliser.
     """
-    terminals = [fd for fd in (1, 2) if os.isatty(fd)]
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        _note(number, terminals)
-        signal.default_int_handler(number, frame)
-
+    _terminals[:] = [fd for fd in (1, 2) if os.isatty(fd)]
     for number in ENDING:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, handle)
+            signal.signal(number, _interrupt)
+    sys.unraisablehook = _retry_discarded
 
 
-def _note(number: int, terminals: list[int] | None = None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Note a signal, and raise `KeyboardInterrupt` as soon as that is safe."""
+    _note(number)
+    if frame is not None and frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
+        _come_again(number)
+        return
+    signal.default_int_handler(number, frame)
+
+
+def _retry_discarded(unraisable: sys.UnraisableHookArgs) -> None:
+    """Let an interruption come again that Python would print and discard."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt) and _came:
+        _come_again(_came[-1])
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _come_again(number: int) -> None:
+    """Send a signal to the main thread after `RETRY_S`."""
+
+    def send() -> None:
+        time.sleep(RETRY_S)
+        main = threading.main_thread().ident
+        if hasattr(signal, "pthread_kill") and main is not None:
+            signal.pthread_kill(main, number)  # also ends a system call that waits
+        else:
+            _thread.interrupt_main(signal.Signals(number))
+
+    # `threading.Thread` takes locks that the interrupted code may hold.
+    _thread.start_new_thread(send, ())
+
+
+def _note(number: int) -> None:
+    """Remember a signal for the exit status, and do without a terminal that has gone away."""
     _came.append(number)
     # A terminal that has gone away refuses every byte; what is kept must not fail over that.
-    for fd in terminals or ():
+    for fd in _terminals:
         if not os.isatty(fd):
             os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
@@ -87,17 +137,26 @@ def held() -> Iterator[Interruption]:
         if again:
             former(number, frame)
         elif _is_ours(former):
-            # It notes the number, and a terminal that has gone.
-            with suppress(KeyboardInterrupt):
-                former(number, frame)
+            _note(number)
 
     for number in raising:
         signal.signal(number, handle)
+    _holds.append(interruption)
     try:
         yield interruption
     finally:
+        _holds.remove(interruption)
         for number, handler in raising.items():
             signal.signal(number, handler)
+
+
+def checkpoint() -> None:
+    """Raise `KeyboardInterrupt` if a signal has come that is held.
+
+    For long work under `held`, at a moment at which it may end: between two runs, say.
+    """
+    if any(_holds):
+        raise KeyboardInterrupt
 
 
 def end_waits() -> None:

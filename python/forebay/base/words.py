@@ -52,6 +52,15 @@ def delay(bounds_s: tuple[float, float]) -> str:
     return " to ".join(time(one) for one in dict.fromkeys(bounds_s))
 
 
+def in_figures(value: float, count: int = 3) -> str:
+    """Return a number in so many significant figures, or in all of a larger whole part.
+
+    Never with a positive power of ten: "2153" for 2153.4, and not "2.15e+03".
+    """
+    text = f"{value:.{count}g}"
+    return f"{value:.0f}" if "e+" in text else text
+
+
 def short_time(seconds: float) -> str:
     """A time of up to some seconds in the unit that reads best: "0.319 us", "4.85 ms", "1.2 s"."""
     for unit, scale in [("s", 1.0), ("ms", 1e3)]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities
+from forebay.base.words import in_figures
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
@@ -153,8 +154,8 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
         if one.known:
             table.add_row(
                 words,
-                f"{scale * one.value:.4g} {unit}".strip(),
-                f"{scale * one.low:.4g} .. {scale * one.high:.4g}",
+                f"{in_figures(scale * one.value, 4)} {unit}".strip(),
+                f"{in_figures(scale * one.low, 4)} .. {in_figures(scale * one.high, 4)}",
             )
         else:
             table.add_row(words, "not identified", "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,15 +99,46 @@ class Invocation:
         return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
 
     def executed(
-        self, experiments: Sequence[Experiment], making: RunOptions, *, samples: bool = True
+        self,
+        experiments: Sequence[Experiment],
+        making: RunOptions,
+        *,
+        samples: bool = True,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[Execution]:
-        """Makes the runs of some experiments, with the store and a bar, and says which failed;
-        after an interruption or a failure those that had begun."""
+        """Execute some experiments, with the store and a progress bar, and print which runs failed.
+
+        Parameters
+        ----------
+        experiments : sequence of Experiment
+            What to run.
+        making : RunOptions
+            Threads and store.
+        samples : bool, optional
+            False to keep only the metrics of each run.
+        meanwhile : callable, optional
+            Called once while runs are under way. They have threads of their own and leave Python
+            idle, so that this is the time to load what is needed afterwards. It is called in this
+            thread: where two threads import the same modules and one of them is interrupted, the
+            other fails or waits for ever.
+
+        Returns
+        -------
+        list of Execution
+            One for each experiment; after an interruption or a failure, those that had begun.
+        """
         from forebay.base import progress
         from forebay.runs import execution
 
         store = self.store(making)
-        with progress.bar() as watch:
+        waiting = [meanwhile] if meanwhile is not None else []
+        with progress.bar() as show:
+
+            def watch(now: progress.Progress) -> None:
+                show(now)
+                if waiting and now.ended < now.runs:
+                    waiting.pop()()
+
             ended = execution.execute_all(
                 experiments, making.threads, watch, samples=samples, store=store
             )

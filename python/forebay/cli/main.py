@@ -139,7 +139,7 @@ def _run(arguments: list[str]) -> int:
         # A full disk, say. One without a file is no fault of the machine, and keeps its traceback.
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        print(f"forebay: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        print(f"forebay: {error.filename or 'output'}: {_in_words(error)}", file=sys.stderr)
         return FAILED
 
 
@@ -154,6 +154,16 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+#: What the words of the system mean for a user.
+MEANINGS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota of the disk is used up"}
+
+
+def _in_words(error: OSError) -> str:
+    """Return what is wrong with a file: the words of the system, and what they mean."""
+    meaning = MEANINGS.get(error.errno or 0)
+    return f"{meaning} ({error.strerror})" if meaning else str(error.strerror)
 
 
 #: Options that name a file or a folder; an empty text would be the present folder.

@@ -11,6 +11,7 @@ import typer
 
 from forebay.base import signals
 from forebay.base.quantities import DOTS
+from forebay.base.words import in_figures
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import (
@@ -108,7 +109,7 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
     rows = [
         [
             f"{flows:g}",
-            f"{value * per_unit:.3g}",
+            in_figures(value * per_unit),
             f"{deviation:.2f}",
             drawn.verdict(flows, value) + drawn.unsettled(flows, value),
         ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import typer
@@ -29,6 +28,9 @@ from forebay.cli.options import (
 
 if TYPE_CHECKING:
     from forebay.results.result import Result
+
+#: Runs whose tables and page are made within a second or two, also of a command that is ended.
+MOST_TABLES = 100
 
 
 @with_options
@@ -71,10 +73,8 @@ def run(
     if flent is not None:
         output_folder.check(flent, "--flent")
     samples = out is not None or flent is not None
-    if out is not None and not no_report:
-        # The runs have threads of their own, and leave Python idle.
-        Thread(target=_load).start()
-    (executed,) = call.executed([read], making, samples=samples)
+    load = _load if out is not None and not no_report else None
+    (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
             print(result_files.line(read.plan, finished, engine, shown))
@@ -91,7 +91,13 @@ def run(
         if flent is not None:
             data_files.write(result, flent)
     if executed.runs and out is not None:
-        interrupted |= _keep(result, out, show=not call.as_json, report=not no_report)
+        interrupted |= _keep(
+            result,
+            out,
+            show=not call.as_json,
+            report=not no_report,
+            ended_early=executed.interrupted,
+        )
     if len(executed.runs) < read.runs:
         raise stopped(
             len(executed.runs),
@@ -107,7 +113,7 @@ def run(
 
 
 def _load() -> None:
-    """Loads what tables and figures are made with, which takes a second."""
+    """Load what tables and figures are made with, which takes a second."""
     from scipy import special  # noqa: F401
 
     from forebay.figures import moving, sweeps  # noqa: F401
@@ -115,8 +121,21 @@ def _load() -> None:
     from forebay.theory.plant import plants  # noqa: F401
 
 
-def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
-    """Writes the numbers, shows them, and draws; whether that was interrupted."""
+def _metrics_alone(out: Path) -> str:
+    return (
+        f"{out} has the metrics of the runs that finished, without samples and page; the same "
+        "command goes on with the runs that are in the store"
+    )
+
+
+def _keep(
+    result: Result, out: Path, *, show: bool, report: bool, ended_early: bool = False
+) -> bool:
+    """Write the numbers, show them, and draw; return whether that was interrupted.
+
+    ended_early: whether the runs were interrupted. Whoever ends a command does not wait for tables
+    and figures of thousands of runs.
+    """
     from forebay.base import progress
     from forebay.pages import result_files, terminal
 
@@ -128,10 +147,20 @@ def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
             print(f"{out} has these runs and more, and is left as it is", file=sys.stderr)
             report = False
         else:
-            with signals.held() as interrupted, progress.status("writing the tables"):
-                result_files.write_tables(result, out)
-            if interrupted:
-                raise KeyboardInterrupt
+            try:
+                with signals.held() as interrupted, progress.status("writing the tables"):
+                    result_files.write_metrics(result, out)
+                    if ended_early and len(result.runs) > MOST_TABLES:
+                        print(_metrics_alone(out), file=sys.stderr)
+                        return True
+                    result_files.write_tables(result, out)
+                if interrupted:
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if (out / "samples.parquet").exists():
+                    raise
+                print(f"interrupted: {_metrics_alone(out)}", file=sys.stderr)
+                return True
         if show:
             screen = console()
             terminal.results(screen, result)

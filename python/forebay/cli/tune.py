@@ -12,6 +12,7 @@ from rich.text import Text
 
 from forebay._native import ScenarioError
 from forebay.base import signals
+from forebay.base.words import in_figures
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
 from forebay.cli.main import FAILED
@@ -26,6 +27,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from forebay.tuning.estimate import Estimate
     from forebay.tuning.tuning import Tuning
 
 
@@ -39,7 +41,9 @@ def tune(
     goal: str = "balance",
     law: Laws = None,
     set_: ScenarioKeys = None,
+    for_: str | None = None,
     gains: str = "paper",
+    thorough: bool = False,
     tcp: Tcp = "reno",
     packet: Packet = "1000B",
     buffer: str | None = None,
@@ -59,6 +63,10 @@ def tune(
         throughput: a delay that moves least, giving up at most 10 % or 5 %.
     law: Choose from this law; all of `forebay laws` if none is given.
     set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    for_ WHAT: Choose among what a router has: linux for Linux's qdiscs, attach also for the laws
+        that `forebay attach` installs; any law if it is left out.
+    thorough: Search each law for all three goals, which takes three times as long; the goal that
+        is asked for alone if it is left out.
     gains: What the laws beside the choice have: paper, or auto for what their design rules give
         for the ranges.
     buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
@@ -76,7 +84,8 @@ def tune(
     with progress.stages() as watch:
         result = tuning.tune(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
-            tcp, set_ or (), gains, watch=watch, store=call.store(making),
+            tcp, set_ or (), gains, for_=for_ or "", thorough=thorough, watch=watch,
+            announce=_announce, store=call.store(making),
         )  # fmt: skip
     # Hours of runs: they are on the disk before anything is made of them.
     writes = out is not None and bool(result.searched)
@@ -112,6 +121,20 @@ def tune(
         call.show(out / page.PAGE)
 
 
+def _announce(expected: Estimate) -> None:
+    """Print what will be done, and how long that takes."""
+    from forebay.base import progress
+
+    cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
+    searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
+    print(
+        f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
+        f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
+        f"{expected.simulated_s:g} s for {expected.laws} laws",
+        file=sys.stderr,
+    )
+
+
 def _done(result: Tuning) -> str:
     if result.tested:
         return f"the chosen law was tested with {result.seeds} seeds, and is reported"
@@ -128,9 +151,14 @@ def _done(result: Tuning) -> str:
 
 def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
+    # Whoever sets up a router reads the choice and its commands first.
+    first, *others = told["reasons"]
+    screen.print(first, markup=False)
+    screen.print()
+    _show_router(told)
     if told["candidates"]:
         _show_choices(told)
-    for paragraph in told["reasons"]:
+    for paragraph in others:
         screen.print(paragraph, markup=False)
         screen.print()
     if not commands or not told["toml"]:
@@ -144,10 +172,25 @@ def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
     for command in commands:
         screen.print(f"    {command}", markup=False, soft_wrap=True)
     screen.print()
-    if told["router"]:
-        screen.print("On a router with Linux:")
-        for line in told["router"]:
-            screen.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def _show_router(told: dict[str, Any]) -> None:
+    """Print the commands that set up a router; without any, that no Linux has the law."""
+    screen = console(100)
+    blocks = {"On a router with Linux:": told["router"]}
+    if told["attach"]:
+        blocks["With Forebay on the router, where it can be changed and watched:"] = [
+            told["attach"]
+        ]
+    for heading, lines in blocks.items():
+        if lines:
+            screen.print(heading)
+            for line in lines:
+                screen.print(f"    {line}", markup=False, soft_wrap=True)
+            screen.print()
+    if told["law"] and not told["router"] and not told["for"]:
+        has = "has no qdisc" if told["attach"] else "has no qdisc, and forebay attach no program,"
+        screen.print(f"Linux {has} for {told['law']}; --for linux chooses among what a router has.")
         screen.print()
 
 
@@ -169,8 +212,8 @@ def _show_choices(told: dict[str, Any]) -> None:
             for label in (
                 f"{row['label']} (chosen)" if row["chosen"] else row["label"],
                 row["set_point"],
-                f"{1e3 * row['worst_deviation_s']:.3g}",
-                f"{1e3 * row['worst_delay_p95_s']:.3g}",
+                in_figures(1e3 * row["worst_deviation_s"]),
+                in_figures(1e3 * row["worst_delay_p95_s"]),
                 f"{100 * row['goodput_of_best']:.1f}",
             )
         ]

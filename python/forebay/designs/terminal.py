@@ -37,7 +37,11 @@ MARGINS: list[tuple[str, str, Callable[[Margins], float]]] = [
 def _finite(value: float, form: str) -> str:
     if math.isnan(value):
         return "none"
-    return form.format(value) if math.isfinite(value) else "unlimited"
+    if not math.isfinite(value):
+        return "unlimited"
+    text = form.format(value)
+    # All of a large whole part, and no power of ten.
+    return f"{value:.0f}{form.partition('}')[2]}" if "e+" in text else text
 
 
 def show(console: Console, result: Design, out: Path | None, written: Sequence[Path]) -> None:

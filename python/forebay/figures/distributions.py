@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebay.figures import style
 from forebay.figures.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
             observed = result.observed_at(point, index, link)
             mine = [one for seen in observed for one in seen.classes if one.name == name]
             delay_ms, shorter = waited_no_longer(mine)
-            series.append(Curve(name, {"class": name}, i, delay_ms, 100 * shorter, width=1.5))
+            look = style.of_traffic(i)
+            series.append(Curve(name, {"class": name}, look, delay_ms, 100 * shorter, width=1.5))
         if series:
             panels.append(Panel(law.label, series))
     return Sheet(

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 #: Panels of shares side by side.
 COLUMNS = 3
-#: Height of a line of a legend in inches, and letters that a column of a paper has room for.
-LEGEND_LINE, ROOM_FOR_LEGEND = 0.16, 52
+#: Letters that a legend has room for in a column of a paper, and those of which the line of a key
+#: takes the room.
+ROOM_FOR_LEGEND, LETTERS_OF_KEY = 60, 8
 
 
 @styled
@@ -43,6 +44,12 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
     often each value was seen with all of them."""
     rows = len(sheet.panels)
     figure = Plot(figsize=(10, 1.2 + (1.4 if sheet.bins else 1.5) * rows))
+    keys = _keys(sheet, time)
+    columns = _legend_columns(figure, keys, 3 if sheet.legend else 9)
+    lines = math.ceil(len(keys) / columns) if keys else 0
+    # A legend of several lines takes nothing from the panels.
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + parts.LEGEND_LINE * max(0, lines - 1))
     widths = [4 if style.printed() else 5, 1] if sheet.bins else [1]
     grid = figure.subplots(
         rows,
@@ -58,7 +65,7 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
             title += f", {panel.series[0].label}"
             _histogram(right[0], sheet, time, panel.series)
         for one in panel.series[:1] if right else panel.series:
-            _curve(left, one, time.steps, step=sheet.step)
+            _curve(left, one, time.steps, step=sheet.step, dashed=_is_dashed(sheet, one))
         for axes in (left, *right) if panel.target is not None else ():
             axes.axhline(panel.target, **parts.TARGET)
         for low, high in time.grey:
@@ -72,7 +79,7 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
     grid[-1][0].set_xlabel(sheet.x.heading)
     if sheet.bins:
         grid[-1][1].set_xlabel(f"Share{'' if style.printed() else f' of {sheet.counted}'} [%]")
-    lines = _legend_above(figure, _keys(sheet, time), 3 if sheet.legend else 9)
+    _legend_above(figure, keys, columns)
     _lay_out_rows(figure, rows, sheet.y.heading, lines)
     return figure
 
@@ -81,6 +88,7 @@ def _draw(axes: Axes, one: Curve, **how: Any) -> None:
     """A curve, or a band."""
     colour = style.colour(one.look)
     if one.y is None:
+        how.pop("linestyle", None)
         assert one.low is not None and one.high is not None
         shown = {key: how[key] for key in ("step",) if key in how}
         axes.fill_between(
@@ -93,24 +101,31 @@ def _draw(axes: Axes, one: Curve, **how: Any) -> None:
     axes.plot(one.x, one.y, color=colour, linewidth=one.width, **how)
 
 
-def _curve(axes: Axes, one: Curve, steps: int, *, step: bool) -> None:
+def _is_dashed(sheet: Sheet, one: Curve) -> bool:
+    """Return True if a printed curve needs dashes, as laws in one panel do: greys are alike."""
+    looks = {other.look for panel in sheet.panels[:1] for other in panel.series}
+    return style.printed() and one.dashed and not sheet.bins and len(looks) > 1
+
+
+def _curve(axes: Axes, one: Curve, steps: int, *, step: bool, dashed: bool = False) -> None:
     """A curve or a band over time; a long curve as the mean of each step in the band from its
     least to its greatest."""
+    how: dict[str, Any] = {"linestyle": style.dash(one.look)} if dashed else {}
     if step:
         # A value holds from the end of the interval before to that of its own.
         held: dict[str, Any] = {"x": np.concatenate([[0.0], one.x])}
         for key in ("y", "low", "high"):
             if (values := getattr(one, key)) is not None:
                 held[key] = np.concatenate([values[:1], values])
-        _draw(axes, replace(one, **held), step="pre")
+        _draw(axes, replace(one, **held), step="pre", **how)
         return
     assert one.y is not None
     if len(one.x) <= 2 * steps:
-        _draw(axes, one)
+        _draw(axes, one, **how)
         return
     times, low, mean, high = thinned(one.x, one.y.astype(float), steps)
     _draw(axes, replace(one, x=times, y=None, low=low, high=high, alpha=0.35), step="post")
-    _draw(axes, replace(one, x=times, y=mean), step="post")
+    _draw(axes, replace(one, x=times, y=mean), step="post", **how)
 
 
 def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -156,8 +171,16 @@ def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Curve]
 
 def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
     """What a legend explains: traffic, the set-point, the grey, changes."""
+    dashed = {one.look for panel in sheet.panels for one in panel.series if _is_dashed(sheet, one)}
     keys: list[Line2D | Patch] = [
-        Line2D([], [], color=style.colour(look), label=text) for text, look in sheet.legend
+        Line2D(
+            [],
+            [],
+            color=style.colour(look),
+            label=text,
+            linestyle=style.dash(look) if look in dashed else "-",
+        )
+        for text, look in sheet.legend
     ]
     targets = {panel.target for panel in sheet.panels} - {None}
     if targets:
@@ -170,14 +193,22 @@ def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
     return keys
 
 
-def _legend_above(figure: Plot, keys: Sequence[Line2D | Patch], columns: int) -> int:
-    """A legend in the upper right corner; how many lines it has."""
+def _legend_columns(figure: Plot, keys: Sequence[Line2D | Patch], most: int) -> int:
+    """Return how many keys of a legend have room side by side.
+
+    In a column of a paper a legend may be as wide as the figure; on a screen it has `most`.
+    """
+    if not style.printed():
+        return max(1, min(most, len(keys)))
+    longest = max((len(str(key.get_label())) for key in keys), default=0) + LETTERS_OF_KEY
+    room = ROOM_FOR_LEGEND * figure.get_figwidth() / 3.5
+    return max(1, min(len(keys), int(room / longest)))
+
+
+def _legend_above(figure: Plot, keys: Sequence[Line2D | Patch], columns: int) -> None:
+    """Put a legend into the upper right corner."""
     if not keys:
-        return 0
-    columns = min(columns, len(keys))
-    letters = sum(len(str(key.get_label())) + 8 for key in keys)
-    if style.printed() and letters > ROOM_FOR_LEGEND * figure.get_figwidth() / 3.5:
-        columns = 1
+        return
     width, height = figure.get_size_inches()
     corner = (1 - 0.08 / width, 1 - 0.05 / height)
     figure.legend(
@@ -187,7 +218,6 @@ def _legend_above(figure: Plot, keys: Sequence[Line2D | Patch], columns: int) ->
         borderaxespad=0,
         ncols=columns,
     )
-    return math.ceil(len(keys) / columns)
 
 
 def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> None:
@@ -198,7 +228,7 @@ def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> Non
     left = 0.72
     if style.printed():
         top, bottom, title, left = top - 0.14, 0.36, 0.26, 0.5
-    top += LEGEND_LINE * max(0, legend_lines - 1)
+    top += parts.LEGEND_LINE * max(0, legend_lines - 1)
     room = (height - top - bottom - (rows - 1) * title) / rows
     figure.subplots_adjust(
         left=left / width,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
+from forebay.base.words import in_figures
 from forebay.figures.loops import LEAST_DB, LINE, MARGIN, nichols_frame, size_and_angle
 from forebay.figures.parts import EDGE, at_corner, bode_panels, quarter_turns, titled
 from forebay.figures.plot import Plot, one_panel, styled
@@ -46,7 +47,7 @@ def bode(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
             axes.axvspan(min(known), max(known), color=MARGIN, alpha=0.12, linewidth=0)
         least = min(one.margins.phase_deg for one in loops)
         text = (
-            f"crossovers from {min(known):.3g} to {max(known):.3g} rad/s;\n"
+            f"crossovers from {in_figures(min(known))} to {in_figures(max(known))} rad/s;\n"
             f"the least phase margin is {least:.0f}°"
         )
         at_corner(bottom, text, (0.01, 0.04))

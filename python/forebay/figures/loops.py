@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import MultipleLocator
 
+from forebay.base.words import in_figures
 from forebay.figures.parts import EDGE, at_corner, beside, bode_panels, quarter_turns, titled
 from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
@@ -45,12 +46,12 @@ def bode(loop: Loop, title: str = "") -> Plot:
     if crossover == crossover:
         at = float(np.interp(crossover, omega, phase))
         bottom.plot([crossover] * 2, [-180, at], color=MARGIN, linewidth=2.2)
-        text = f"phase margin {margins.phase_deg:.1f}° at {crossover:.3g} rad/s"
+        text = f"phase margin {margins.phase_deg:.1f}° at {in_figures(crossover)} rad/s"
         beside(bottom, text, (crossover, 0.5 * (at - 180)), (-8, 0), va="center")
     if turn == turn and math.isfinite(margins.gain_db):
         gain = -margins.gain_db
         top.plot([turn] * 2, [gain, 0], color=MARGIN, linewidth=2.2)
-        text = f"gain margin {margins.gain_db:.1f} dB at {turn:.3g} rad/s"
+        text = f"gain margin {margins.gain_db:.1f} dB at {in_figures(turn)} rad/s"
         beside(top, text, (turn, gain), (-6, 0), va="top")
     at_corner(
         top,
@@ -126,14 +127,14 @@ def step(loop: Loop, title: str = "") -> Plot:
     time_s, deviation_pkts = loop.step(duration_s)
     rest = loop.model["queue_pkts"]
     figure, axes = one_panel(7.2, 3.4)
-    axes.axhline(rest, label=f"at rest, {rest:.4g} packets", **EDGE)
+    axes.axhline(rest, label=f"at rest, {in_figures(rest, 4)} packets", **EDGE)
     axes.plot(time_s, rest + deviation_pkts, color=LINE)
     # Of several classes the loop has the delay, and no queue.
     axes.set(xlabel="Time since the flows came [s]", ylabel=f"{loop.held} [packets]")
     axes.set_xlim(0, duration_s)
     if math.isfinite(settling):
         axes.axvline(settling, color=MARGIN, linewidth=1.2)
-        text = f"settling time {settling:.3g} s (2 %)"
+        text = f"settling time {in_figures(settling)} s (2 %)"
         beside(axes, text, (settling, 0.92), (4, 0), xycoords=("data", "axes fraction"))
     axes.legend(loc="center right")
     axes.set_title(titled(title, "a tenth more flows, by the linear loop"))

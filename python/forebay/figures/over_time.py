@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay.base import words
+from forebay.figures import style
 from forebay.figures.distributions import with_transfers
 from forebay.figures.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 from forebay.runs import descriptions
@@ -126,7 +127,8 @@ def goodput(result: Runs, point: int, link: int) -> Sheet:
         nearest=True,
         cut=True,
         legend=tuple(
-            (f"{_sender(info.traffic[i])}{_note(flows)}", i) for i, flows in sorted(shown.items())
+            (f"{_sender(info.traffic[i])}{_note(flows)}", style.of_traffic(i))
+            for i, flows in sorted(shown.items())
         ),
     )
 
@@ -315,11 +317,11 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
     """A curve for each flow; of many a median in bands."""
     mbps = [1e-6 * column.astype(float) for column in flows.columns]
     times_s: Floats = flows.interval_s * np.arange(1.0, len(mbps[0]) + 1)
-    tags = {"traffic": label}
+    tags, look = {"traffic": label}, style.of_traffic(flows.traffic)
     if not flows.quantiles:
         width = 1.2 if len(mbps) == 1 else 0.7
         return [
-            Curve(f"{label} {i + 1}", tags, flows.traffic, times_s, y, dashed=False, width=width)
+            Curve(f"{label} {i + 1}", tags, look, times_s, y, dashed=False, width=width)
             for i, y in enumerate(mbps)
         ]
     middle = len(mbps) // 2
@@ -327,7 +329,7 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
         Curve(
             f"{label}, {round(100 * (1 - 2 * flows.quantiles[i]))} % of the flows",
             tags,
-            flows.traffic,
+            look,
             times_s,
             low=mbps[i],
             high=mbps[-1 - i],
@@ -336,9 +338,7 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
         )
         for i in range(middle)
     ]
-    median = Curve(
-        f"{label}, median", tags, flows.traffic, times_s, mbps[middle], dashed=False, width=1.0
-    )
+    median = Curve(f"{label}, median", tags, look, times_s, mbps[middle], dashed=False, width=1.0)
     return [*bands, median]
 
 

@@ -4,6 +4,7 @@ the panels of a Bode diagram."""
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,14 @@ UNMEASURED: dict[str, Any] = {"color": "#f0f0f0", "linewidth": 0, "zorder": 0}
 CHANGE: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": ":"}
 #: A word inside a figure.
 NOTE: dict[str, Any] = {"fontsize": 8, "color": "#333333"}
+#: Height of a line of a legend, in inches.
+LEGEND_LINE = 0.16
+#: Behind a word that lies on curves.
+ON_WHITE: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
 #: Numbers as they are, without powers of ten.
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+#: Width below which a figure is narrow, in inches; and letters of a title in an inch.
+NARROW, LETTERS_PER_INCH = 5.0, 16.0
 #: How many times its least a metric must reach for a logarithmic scale of colours or curves.
 WIDE = 30.0
 
@@ -58,6 +65,43 @@ def small_multiples(
         if sharex and place < count <= place + columns:
             axes.tick_params(labelbottom=True)
     return figure, panels[:count]
+
+
+def is_narrow(figure: Plot) -> bool:
+    """Return True for a figure that has one column of a paper."""
+    return float(figure.get_figwidth()) < NARROW
+
+
+def wrapped(figure: Plot, text: str, share: float = 1.0) -> str:
+    """Return a text in lines that have room in a share of a narrow figure; otherwise as it is."""
+    if not is_narrow(figure):
+        return text
+    return textwrap.fill(text, int(share * LETTERS_PER_INCH * figure.get_figwidth()))
+
+
+def legend_within(axes: Axes, *, narrow_columns: int = 3, **how: Any) -> None:
+    """Put a legend into the axes; above them in a narrow figure, where it would cover curves."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Plot)
+    if not is_narrow(figure):
+        axes.legend(**how)
+        return
+    if "handles" not in how:
+        how["handles"] = axes.get_legend_handles_labels()[0]
+    kept = {key: value for key, value in how.items() if key in ("handles", "title")}
+    lines = math.ceil(len(how["handles"]) / narrow_columns) + ("title" in how)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + LEGEND_LINE * lines)
+    figure.legend(loc="outside upper center", ncols=narrow_columns, **kept)
+
+
+def stacked(figure: Plot, side_by_side: Sequence[float], height: float) -> tuple[Axes, ...]:
+    """Return panels side by side with these shares of the width; in a narrow figure one below the
+    other, in `height` inches altogether."""
+    if is_narrow(figure):
+        figure.set_size_inches(figure.get_figwidth(), height)
+        return tuple(figure.subplots(len(side_by_side), 1))
+    return tuple(figure.subplots(1, len(side_by_side), width_ratios=list(side_by_side)))
 
 
 def label_all(figure: Plot, x: str = "", y: str = "") -> None:
@@ -120,6 +164,18 @@ def telling_scale(axes: Axes, values: Sequence[float]) -> None:
         top = min(top, 100 + 0.05 * (100 - bottom))
     axes.set_ylim(bottom, top)
     axes.ticklabel_format(axis="y", useOffset=False)
+
+
+def interval_within(mean: Any, half: Any, *, percent: bool) -> NDArray[np.float64]:
+    """Return how far an interval reaches below and above each mean, as rows.
+
+    No quantity here is negative, and a share is at most 100 %: what Student's t adds beyond that is
+    cut off. half: half the interval's width, NaN without one.
+    """
+    mean, half = np.asarray(mean, float), np.nan_to_num(np.asarray(half, float))
+    below = np.minimum(half, np.maximum(mean, 0.0))
+    above = np.minimum(half, np.maximum(100.0 - mean, 0.0)) if percent else half
+    return np.array([below, above])
 
 
 def dots(
@@ -224,5 +280,5 @@ def beside(
     axes: Axes, text: str, place: tuple[float, float], by: tuple[float, float], **how: Any
 ) -> None:
     """A word at a value, moved by so many points; to the left of it where `by` is negative."""
-    side = {"ha": "left" if by[0] >= 0 else "right"}
+    side = {"ha": "left" if by[0] >= 0 else "right", "bbox": ON_WHITE}
     axes.annotate(text, place, xytext=by, textcoords="offset points", **NOTE | side | how)

@@ -47,7 +47,8 @@ class Curve:
     """A curve over `x`, or a band from `low` to `high`.
 
     tags: what a reader switches off and on, such as the law and the seed that it is of. look: its
-    place among its likes, each of which has a colour; `dashed` says whether dashes, too.
+    place among its likes, each of which has a colour; `dashed` says whether dashes, too. Traffic
+    and classes have looks of their own (`style.of_traffic`): none has the colour of a law.
     """
 
     label: str

@@ -13,6 +13,11 @@ from forebay._native import ScenarioError
 #: does not show on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+#: Colours of traffic and of classes of packets, which are no laws: none is one of `COLOURS`. They
+#: are of Paul Tol's muted scheme, for colour-blind readers.
+TRAFFIC_COLOURS = ["#332288", "#999933", "#882255", "#44AA99", "#AA4499", "#661100", "#777777"]
+#: The look of the first traffic; looks of laws are below it.
+TRAFFIC = 1000
 #: For laws beyond the seventh: they repeat the colours.
 DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
 #: In print: each law has its own, since greys are hard to tell apart.
@@ -80,26 +85,32 @@ def size(width: float, height: float) -> tuple[float, float]:
     return _now[0].width, height * max(min(1.0, _now[0].width / width), most)
 
 
+def of_traffic(index: int) -> int:
+    """Return the look of a traffic or a class, which must not look like a law."""
+    return TRAFFIC + index
+
+
 def dash(index: int) -> Any:
     """How a curve is dashed that has this place among its likes."""
     if printed():
-        return PRINTED[index % len(PRINTED)]
-    return DASHES[index // len(COLOURS) % len(DASHES)]
+        return PRINTED[index % TRAFFIC % len(PRINTED)]
+    return DASHES[round_of(index) % len(DASHES)]
 
 
 def colour(index: int) -> str:
     """Of what has this place among its likes."""
-    return COLOURS[index % len(COLOURS)]
+    colours = COLOURS if index < TRAFFIC else TRAFFIC_COLOURS
+    return colours[index % TRAFFIC % len(colours)]
 
 
 def round_of(index: int) -> int:
     """How often the colours have been used up there."""
-    return index // len(COLOURS)
+    return index % TRAFFIC // len(COLOURS)
 
 
 def marker(index: int) -> str:
     """Shifted in every round, so that none looks like another of its colour."""
-    return MARKERS[(index + round_of(index)) % len(MARKERS)]
+    return MARKERS[(index % TRAFFIC + round_of(index)) % len(MARKERS)]
 
 
 def filling(index: int) -> str:

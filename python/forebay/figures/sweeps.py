@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from forebay.base.metrics import METRICS
 from forebay.base.statistics import LEVEL
+from forebay.base.words import in_figures
 from forebay.figures import parts
 from forebay.figures.plot import Plot, styled
 from forebay.figures.sheet import Curve, Panel, Scale, Sheet
@@ -138,7 +139,10 @@ def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list
         tags = {"law": law}
         if not np.isnan(half).all():
             band = f"{law}, {100 * LEVEL:.0f} %"
-            found.append(Curve(band, tags, i, x, low=mean - half, high=mean + half))
+            below, above = parts.interval_within(mean, half, percent=METRICS[metric].unit == "%")
+            low, high = mean - below, mean + above
+            low[np.isnan(half)] = high[np.isnan(half)] = np.nan
+            found.append(Curve(band, tags, i, x, low=low, high=high))
         if not np.isnan(mean).all():
             found.append(Curve(law, tags, i, x, mean))
     return found
@@ -195,7 +199,7 @@ def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) ->
     for (y, x), value in np.ndenumerate(values):
         if not math.isnan(value):
             colour = "white" if value < low + 0.55 * (high - low) else "black"
-            panel.text(x, y, f"{value:.3g}", ha="center", va="center", fontsize=7, color=colour)
+            panel.text(x, y, in_figures(value), ha="center", va="center", fontsize=7, color=colour)
 
 
 @styled
@@ -218,7 +222,8 @@ def _dots(result: Runs, metrics: Sequence[str]) -> Plot:
             means += mean
             at = [place + parts.aside(i, len(laws)) for place in places]
             half = [scale * cell.half_width for cell in cells]
-            parts.dots(axes, at, mean, i, label, yerr=half)
+            yerr = parts.interval_within(mean, half, percent=METRICS[name].unit == "%")
+            parts.dots(axes, at, mean, i, label, yerr=yerr)
         axes.set_ylabel(METRICS[name].heading)
         parts.telling_scale(axes, means)
         for place in range(1, len(points)):

@@ -15,6 +15,7 @@ from forebay.engines.fluid import Fluid
 from forebay.figures.over_time import target_pkts
 from forebay.figures.parts import TARGET
 from forebay.figures.plot import Plot, styled
+from forebay.figures.sheet import TINY_S
 from forebay.figures.style import COLOURS
 from forebay.fluid.response import response
 from forebay.fluid.traces import Traces, with_windows
@@ -23,7 +24,7 @@ from forebay.runs import descriptions, experiment
 from forebay.runs.engine import PACKETS
 
 if TYPE_CHECKING:
-    from forebay._native import FluidTrace
+    from forebay._native import FluidTrace, PointInfo
     from forebay.base.quantities import Sets
     from forebay.results.result import Result
     from forebay.runs.engine import Engine
@@ -129,11 +130,33 @@ def experiments(
 
 
 def check_step(one: Experiment, step_s: float | None) -> None:
-    """Refuses a step outside of any run. Raises `ScenarioError`."""
+    """Raise `ScenarioError` for a step outside of the run, and for a time at which nothing steps.
+
+    A step is a change of the scenario (`[[at]]`), or traffic that starts or stops all at once.
+    """
+    if step_s is None:
+        return
     for point in one.plan.points:
-        if step_s is not None and not 0 < step_s < point.duration_s:
+        if not 0 < step_s < point.duration_s:
             allowed = f"a time within the run, before {point.duration_s:g}s"
             raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
+        steps = _steps_s(point)
+        if not any(abs(step_s - one) < TINY_S for one in steps):
+            known = ", ".join(f"{one:g}" for one in steps) or "the scenario has no step"
+            raise ScenarioError(
+                f"--step-at: nothing changes at {step_s:g} s; "
+                + (f"steps are at {known} s" if steps else f"{known}, which [[at]] would make")
+            )
+
+
+def _steps_s(point: PointInfo) -> list[float]:
+    """Return the times within a run at which a link or a load changes, in order."""
+    times = [change.time_s for change in point.changes]
+    for traffic in point.traffic:
+        for first, last in filter(None, [traffic.start_s, traffic.stop_s]):
+            # Flows that start one after another are no step.
+            times += [first] if first == last else []
+    return sorted({time for time in times if 0 < time < point.duration_s})
 
 
 def beside(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:

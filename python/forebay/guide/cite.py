@@ -148,6 +148,8 @@ def of_results(folder: Path) -> tuple[list[str], str]:
         runs, command, version = told["runs"], told["command"], told["forebay"]
         laws = sorted({run["law"] for run in runs})
         seeds = len({run["seed"] for run in runs})
+        # Of results that an earlier version wrote, the labels of the laws are all that is known.
+        uses = [str(name) for name in told.get("uses", [])]
     except (OSError, ValueError, KeyError, TypeError) as error:
         wanted = "a folder that `forebay run` wrote"
         raise ScenarioError(f"{folder}: found {_reason(error)}, allowed: {wanted}") from None
@@ -157,7 +159,7 @@ def of_results(folder: Path) -> tuple[list[str], str]:
         f"{_count(points, 'point')}, {_count(seeds, 'seed')}; inputs {told['inputs'][:16]}; "
         f"repeat with: {command}"
     )
-    return _known([*laws, *command.replace("/", " ").split()]), sentence
+    return _known([*uses, *laws, *command.replace("/", " ").split()]), sentence
 
 
 def _reason(error: Exception) -> str:

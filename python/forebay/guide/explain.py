@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ class Entry:
     facts: heading and text of whatever else there is: unit, default, allowed, range.
     example: a command that uses it; empty without one.
     page: the page of docs/ that has more.
+    heading: what a table calls it, such as "Delay, 95th pct."; empty if that is its name.
     """
 
     path: str
@@ -43,6 +45,7 @@ class Entry:
     facts: tuple[tuple[str, str], ...]
     example: str
     page: str
+    heading: str = ""
 
     @property
     def last(self) -> str:
@@ -57,6 +60,13 @@ def find(text: str) -> list[Entry]:
     """
     wanted = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
     plain = _plain(wanted)
+    # As the heading of a table has it, which may have its unit behind it.
+    heading = _heading(text)
+    titled = [it for it in entries() if it.heading and _heading(it.heading) == heading]
+    # A table of one quantity has no room for its name: "95th pct." of "Delay, 95th pct.".
+    titled = titled or [it for it in entries() if _heading(it.heading).endswith(f", {heading}")]
+    if titled:
+        return titled
     tests: list[Callable[[str], bool]] = [
         lambda path: path.endswith((f".{plain}", f".--{plain}")) or path == plain,
         # A word of the name; then any part of it. What is short is in most of them.
@@ -74,8 +84,16 @@ def find(text: str) -> list[Entry]:
     if table in ("traffic", "link") and "." in rest:
         with suppress(ScenarioError):
             return find(f"{table}.{rest.partition('.')[2]}")
-    allowed = "a key of a scenario, a parameter, an option, a law, a queue, a sender or a metric"
+    allowed = (
+        "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
+        "heading of a column"
+    )
     raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(wanted, names(), 3)}')
+
+
+def _heading(text: str) -> str:
+    """Return the heading of a column without its unit, so that headings can be compared."""
+    return " ".join(re.sub(r"\[[^\]]*\]", "", text).lower().split())
 
 
 def _plain(name: str) -> str:
@@ -84,7 +102,8 @@ def _plain(name: str) -> str:
 
 def names() -> list[str]:
     """Every full name, and every last part."""
-    return list(dict.fromkeys(name for it in entries() for name in (it.path, it.last)))
+    every = ((it.path, it.last, it.heading) for it in entries())
+    return [name for name in dict.fromkeys(itertools.chain(*every)) if name]
 
 
 def settable() -> list[str]:
@@ -105,7 +124,15 @@ def _terms() -> Iterator[Entry]:
         resources.files("forebay.guide").joinpath("terms.toml").read_text("utf-8")
     )
     for name, term in terms.items():
-        yield Entry(f"term.{name}", "in what commands print", term["meaning"], (), "", term["page"])
+        yield Entry(
+            f"term.{name}",
+            "in what commands print",
+            term["meaning"],
+            (),
+            "",
+            term["page"],
+            term.get("heading", ""),
+        )
 
 
 def _facts(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
@@ -213,7 +240,7 @@ def _registered(
             _facts(
                 ("unit", param["unit"]),
                 ("default", default),
-                ("range", quantities.interval(param["min"], param["max"], param["unit"])),
+                ("range", quantities.parameter_range(param)),
             ),
             f"forebay run FILE --law {name} --set {path}={default}"
             if owner == "law" and optional
@@ -265,4 +292,5 @@ def _metrics() -> Iterator[Entry]:
             unit = it["unit"]
             facts = _facts(("name in figures", it["title"]), ("unit there", unit))
             meaning = it["doc"][:1].upper() + it["doc"][1:] + "."
-            yield Entry(f"{owner}.{it['name']}", where, meaning, facts, "", "docs/metrics.md")
+            page = "docs/metrics.md"
+            yield Entry(f"{owner}.{it['name']}", where, meaning, facts, "", page, it["title"])

@@ -4,7 +4,7 @@
     import forebay.gym
     env = gymnasium.make("forebay-v0")
 
-The extra `gym` brings gymnasium: pip install "forebay[gym]".
+The extra `gym` of the wheel brings gymnasium; so does pip install "gymnasium>=1,<2".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 try:
     import gymnasium
 except ImportError as error:
-    raise ImportError('forebay.gym needs gymnasium: pip install "forebay[gym]"') from error
+    raise ImportError('forebay.gym needs gymnasium: pip install "gymnasium>=1,<2"') from error
 
 from forebay.gym.env import ACTIONS, OBSERVED, AqmEnv
 from forebay.gym.rewards import REWARDS, Seen

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from forebay.base import quantities
+from forebay.base.words import in_figures
 from forebay.identification.counters import Floats
 from forebay.identification.queue_records import QueueRecord
 from forebay.theory.plant.loaded_link import PLAIN, modelled_senders
@@ -184,7 +185,7 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
         most = 8 * series.sent_bytes.max() / series.interval_s
         return IntervalEstimate.unknown(
             f"the queue is hardly ever busy ({100 * busy.mean():.1f} % of the time); the link has "
-            f"at least {most / 1e6:.4g} Mbit/s"
+            f"at least {in_figures(most / 1e6, 4)} Mbit/s"
         )
     chosen = busy > 0
     # Between two samples that both find packets the queue may have run empty, unless it was as
@@ -266,7 +267,7 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
     if rtt_s < FEWEST_INTERVALS * dt_s:
         return IntervalEstimate.unknown(
             f"samples of {1e3 * dt_s:g} ms are too far apart for a round trip of about "
-            f"{1e3 * rtt_s:.3g} ms: sample more often, or give --rtt"
+            f"{in_figures(1e3 * rtt_s)} ms: sample more often, or give --rtt"
         )
     if series.duration_s < FEWEST_TRIPS * rtt_s:
         return IntervalEstimate.unknown("the record is too short for a round trip this long")

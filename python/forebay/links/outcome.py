@@ -13,6 +13,7 @@ import numpy as np
 
 from forebay._native import Plan, PointInfo, Run, ScenarioError
 from forebay.base import quantities
+from forebay.base.words import in_figures
 from forebay.links import congestion
 from forebay.links.settings import Settings, words
 from forebay.runs import descriptions
@@ -173,7 +174,7 @@ class Outcome:
         if not self.measured:
             raise ScenarioError(
                 f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
-                f"which took {self.observed.duration_s:.3g} s, and at least one sample"
+                f"which took {in_figures(self.observed.duration_s)} s, and at least one sample"
             )
         directions = self.directions
         laws = [it.settings.law for it in directions]
@@ -221,7 +222,7 @@ class Outcome:
     def _repr_html_(self) -> str:
         if self.measured:
             return self.result()._repr_html_()
-        return f"<p>Nothing was measured in {self.observed.duration_s:.3g} s.</p>"
+        return f"<p>Nothing was measured in {in_figures(self.observed.duration_s)} s.</p>"
 
     def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
         """Writes what `Result.report` does, and link.json, to the directory `out`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebay.base.words import short_time
+from forebay.base.words import in_figures, short_time
 from forebay.links import congestion
 from forebay.runs import steady_state
 from forebay.scenarios.design_command import command
@@ -49,7 +49,7 @@ def lines(outcome: Outcome, out: Path | None) -> Iterator[str]:
 
 def _in_words(metrics: dict[str, float], span_s: float) -> str:
     return (
-        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {span_s:.3g} s, "
+        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {in_figures(span_s)} s, "
         f"{100 * metrics['utilisation']:.1f} % used, "
         f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
         f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "

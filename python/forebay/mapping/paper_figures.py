@@ -18,7 +18,16 @@ from matplotlib.patches import Patch
 from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
-from forebay.figures.parts import EDGE, NOTE, at_corner, beside
+from forebay.figures.parts import (
+    EDGE,
+    NOTE,
+    at_corner,
+    beside,
+    is_narrow,
+    legend_within,
+    stacked,
+    wrapped,
+)
 from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
 from forebay.theory.loop import self_tuning
@@ -33,7 +42,7 @@ def pi_pd_3() -> Plot:
     figures = uncontrolled.without_control(point)
     time_s, queue = uncontrolled.unit_step(point, 2.5, 20_000)
     figure = Plot(figsize=(7.2, 3.6), layout="constrained")
-    axes, zoom = figure.subplots(1, 2, width_ratios=[2, 1])
+    axes, zoom = stacked(figure, [2, 1], 3.9)
     for each in (axes, zoom):
         each.axhline(1, **EDGE)
         each.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if each is axes else 1.2)
@@ -42,7 +51,8 @@ def pi_pd_3() -> Plot:
     text = f"settling time {figures.settling_s:.2f} s"
     beside(axes, text, (figures.settling_s, 2.0), (4, 0))
     axes.set(xlim=(0, 2.5), ylabel="Queue over its set-point")
-    axes.set_title("Unit step, N = 60, R = 0.2467 s, C = 3750/s, delay left out")
+    title = "Unit step, N = 60, R = 0.2467 s, C = 3750/s, delay left out"
+    axes.set_title(wrapped(figure, title, 0.9))
     zoom.set(xlim=(0, 0.06))
     peak = (math.pi / figures.omega_d, 1 + figures.overshoot)
     beside(zoom, f"overshoot {100 * figures.overshoot:.2f} %", peak, (4, 6))
@@ -59,7 +69,8 @@ def of_one_panel(title: str) -> Callable[[Callable[[Axes], None]], Callable[[], 
         def figure_of_it() -> Plot:
             figure, axes = one_panel(7.2, 4.4)
             draw(axes)
-            axes.set_title(title)
+            axes.set_title(wrapped(figure, title, 0.9))
+            axes.set_ylabel(wrapped(figure, axes.get_ylabel(), 0.5))
             return figure
 
         return figure_of_it
@@ -117,13 +128,17 @@ def staqm_12(axes: Axes) -> None:
         ylabel="Response time of the loop, 1/ω_g [s]",
         xlim=(ratios[0], ratios[-1]),
     )
-    axes.legend()
-    at_corner(
-        axes,
-        "At R = 150 ms and N/C = 0.0005 s the paper has 40 s. Its own rule (appendix D),\n"
+    legend_within(axes)
+    figure = axes.get_figure()
+    assert isinstance(figure, Plot)
+    note = (
+        "At R = 150 ms and N/C = 0.0005 s the paper has 40 s. Its own rule (appendix D),",
         "which is drawn here, gives 225 s.",
-        (0.02, 0.03),
     )
+    if is_narrow(figure):
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{wrapped(figure, ' '.join(note))}")
+    else:
+        at_corner(axes, "\n".join(note), (0.02, 0.03))
 
 
 @of_one_panel("Self-tuning RED: critical time constants (staqm figure 29)")
@@ -146,7 +161,7 @@ def staqm_29(axes: Axes) -> None:
         Line2D([], [], color="#555555", linestyle=s, label=f"N/C = {r:g} s")
         for s, r in zip(styles, ratios, strict=True)
     ]
-    axes.legend(handles=handles, ncols=2, title="stable above the line")
+    legend_within(axes, narrow_columns=2, handles=handles, ncols=2, title="stable above the line")
     axes.set(
         xlabel="Aggressiveness β_red [rad]",
         ylabel="Time constant of the load estimate, 1/K_rc [s]",
@@ -177,7 +192,7 @@ def e_avq_theorem() -> Plot:
         "stable, and the theorem says so",
     ]
     figure = Plot(figsize=(8.8, 4.2), layout="constrained")
-    axes, right = figure.subplots(1, 2)
+    axes, right = stacked(figure, [1, 1], 5.0)
     axes.pcolormesh(
         gains, k_ps, verdict, cmap=ListedColormap(colours), vmin=-0.5, vmax=3.5, rasterized=True
     )
@@ -190,7 +205,7 @@ def e_avq_theorem() -> Plot:
     figure.legend(
         handles=[Patch(color=colours[i], label=labels[i]) for i in present],
         loc="outside lower center",
-        ncols=len(present),
+        ncols=1 if is_narrow(figure) else len(present),
     )
     axes.set_title("C = 1250/s, N = 50, d = 0.1 s, Ki = 0.5")
     gains = np.linspace(0.05, 1.6, 60)

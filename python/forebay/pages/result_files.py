@@ -54,6 +54,15 @@ def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True)
         write_report(result, out)
 
 
+def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
+    """Write the metrics of every run, which takes a moment however many there are.
+
+    What takes long, `write_tables` adds. Files of a former result go.
+    """
+    shown = {"metrics.parquet": result.metrics, NUMBERS: as_json(result), COSTS: costs(result)}
+    publish(out, shown, replaces=NAMES)
+
+
 def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
     """Writes the numbers: what a result is, without its pictures. A former report goes."""
     tables = {name: getattr(result, name) for name in TABLES + DETAILS}
@@ -173,6 +182,7 @@ def as_json(result: Runs) -> dict[str, Any]:
     programs = _programs(result)
     return {
         "forebay": __version__,
+        "uses": _uses(plan),
         "title": plan.title,
         "source": plan.source,
         "engine": result.experiment.made_by,
@@ -216,6 +226,16 @@ def _same_runs(result: Runs) -> list[dict[str, Any]]:
         for i, _ in result.laws(p)
         if steady_state.seeds_change_nothing(runs := result.runs_of(p, i))
     ]
+
+
+def _uses(plan: Plan) -> list[str]:
+    """Return the laws, queues, traffic and senders that ran, by their names in the registries."""
+    every = [law for point in plan.points for law in point.laws]
+    every += [link.law for point in plan.points for link in point.links if link.law]
+    traffic = [one for point in plan.points for one in point.traffic]
+    names = [name for law in every for name in (law.kind, law.queue)]
+    names += [name for one in traffic for name in (one.kind, one.tcp)]
+    return sorted({name for name in names if name})
 
 
 def inputs(experiment: Experiment) -> str:

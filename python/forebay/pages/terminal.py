@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from forebay.base import quantities, terminal_table, words
+from forebay.base import quantities, terminal_table
 from forebay.base.metrics import COST
 from forebay.base.terminal_table import Column, RowGroup
 from forebay.pages import tables
@@ -68,8 +68,7 @@ def _default(param: ParamInfo) -> str:
 
 
 def _range(param: ParamInfo) -> str:
-    unit = words.UNITS.get(param["unit"], param["unit"])
-    return quantities.interval(param["min"], param["max"], unit)
+    return quantities.parameter_range(param)
 
 
 def results(console: Console, result: Runs) -> None:

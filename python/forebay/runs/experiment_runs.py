@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from forebay.base import metrics, quantities, statistics
+from forebay.base import metrics, quantities, signals, statistics
 from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.runs import steady_state
 from forebay.runs.table import EMPTY, Cell, RunTable
@@ -401,6 +401,8 @@ class Runs:
     ) -> pl.DataFrame:
         frames = []
         for run in self.runs:
+            # Of ten thousand runs a table takes a minute.
+            signals.checkpoint()
             law = pl.lit(self.plan.laws[run.law]).alias("law")
             point = pl.lit(self.plan.points[run.point].label).alias("point")
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")

@@ -253,7 +253,7 @@ class Remote:
         except ImportError as error:
             raise ScenarioError(
                 f'--store: found "{address}", allowed: a folder; an address needs fsspec: '
-                "pip install 'forebay[remote]'"
+                "pip install fsspec"
             ) from error
         self.address = address
         try:

@@ -199,7 +199,7 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ScenarioError(
-            f"--on: found {on}, which needs Dask, allowed: pip install 'forebay[dask]', or threads"
+            f"--on: found {on}, which needs Dask: pip install dask distributed; or take threads"
         ) from error
     # A lost worker is no news: its tasks are done by others. Of a lost scheduler we say it.
     for name in list(logging.root.manager.loggerDict):

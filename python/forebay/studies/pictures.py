@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from forebay.base.metrics import METRICS
+from forebay.base.words import in_figures
 from forebay.figures import parts
 from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS, DASHES, MARKERS
@@ -35,7 +36,7 @@ def title(study: Study, key: str) -> str:
 
 def _texts(study: Study, key: str, values: pl.Series) -> list[str]:
     scale = SCALES.get(study.points.unit(key), ("", 1.0))[1]
-    return [one if isinstance(one, str) else f"{one * scale:.3g}" for one in values]
+    return [one if isinstance(one, str) else in_figures(one * scale) for one in values]
 
 
 @styled
@@ -161,7 +162,7 @@ def parallel(study: Study, metric: str) -> Plot:
         axes.plot([c[i] for c in columns], color=colours[i], alpha=0.5, linewidth=0.8)
     names = [title(study, key) for key in keys] + [METRICS[metric].heading]
     ends = [_texts(study, key, table[key].sort())[:: max(1, table.height - 1)] for key in keys]
-    ends.append([f"{values.min():.3g}", f"{values.max():.3g}"])
+    ends.append([in_figures(values.min()), in_figures(values.max())])
     labels = [f"{ends[i][-1]}\n…\n{ends[i][0]}\n\n{name}" for i, name in enumerate(names)]
     axes.set_xticks(range(len(names)), labels)
     axes.set_yticks([])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -270,7 +271,12 @@ class Study:
         looked_at = f"{len(points)} points"
         if len(points) < len(self.points):
             looked_at = f"the {looked_at} that were looked at"
-        findings = steady_state.warnings(self.measured)
+        # A law that is designed at each point has the gains that a design would give it.
+        designed = self.points.gains.laws
+        findings = [
+            (replace(one, command="") if one.law in designed else one, count)
+            for one, count in steady_state.warnings(self.measured)
+        ]
         return descriptions.in_words(findings, dict(enumerate(points)), looked_at)
 
     @again

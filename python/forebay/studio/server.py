@@ -101,7 +101,7 @@ class Gate:
 
 def application(base: BaseScenario, port: int, token: str, link: Path | None) -> ASGIApp:
     """The page, what it is made of, and its socket."""
-    pages: set[Session] = set()
+    pages: set[WebSocket] = set()
 
     async def page(_: Request) -> Response:
         return FileResponse(WEB / "studio.html")
@@ -111,12 +111,13 @@ def application(base: BaseScenario, port: int, token: str, link: Path | None) ->
         if len(pages) >= MOST_PAGES:
             await it.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
             return
-        session = (await asyncio.to_thread(_session))(it, base, link)
-        pages.add(session)
+        # Counted at once: while the first session loads, any number of pages may come.
+        pages.add(it)
         try:
+            session = (await asyncio.to_thread(_session))(it, base, link)
             await session.serve()
         finally:
-            pages.discard(session)
+            pages.discard(it)
 
     routes = [
         Route("/", page),

@@ -199,7 +199,9 @@ def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
     found: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
-            read = experiment.read(text.decode(), sets=with_windows(()), engine=Fluid(sawtooth))
+            # The file's seeds are for packets; one run of the fluid is one curve.
+            engine = Fluid(sawtooth)
+            read = experiment.read(text.decode(), sets=with_windows(()), seeds=1, engine=engine)
             (trace,) = Traces(whole_result(read))
         except ScenarioError as error:
             found[side] = {"reason": plain(error, experiment.NO_FILE)}

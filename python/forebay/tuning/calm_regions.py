@@ -66,6 +66,7 @@ class Region(Space):
             (self.form.keys[0], self._target(point["target"])),
             *((name, self.form.text(value, gains.a, gains.b)) for name, value in found),
             (self.form.keys[1], quantities.time(point["interval"])),
+            *self.fixed,
         )
 
     def queue_pkts(self, point: Point, condition: Condition) -> float:
@@ -339,7 +340,9 @@ def region_of(law: str, ranges: Ranges) -> Region | None:
     """None for a law that is no PI."""
     found = candidates.space(law, ranges)
     form = pi_forms.pi_law(law)
-    return None if found is None or form is None else Region(law, (), found.native, ranges, form)
+    if found is None or form is None:
+        return None
+    return Region(law, (), found.native, ranges, form, fixed=found.fixed)
 
 
 def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:

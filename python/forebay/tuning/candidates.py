@@ -9,9 +9,11 @@ can judge them.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from forebay import _native
 from forebay._native import ScenarioError, SearchSpace
 from forebay.base import registries
 from forebay.base.registries import baseline
@@ -19,7 +21,7 @@ from forebay.scenarios.builder import Law
 from forebay.theory.design import fitted_gains
 from forebay.theory.design.fitted_gains import OperatingRange
 from forebay.theory.plant.loaded_link import PLAIN
-from forebay.tuning import local_models
+from forebay.tuning import local_models, router_laws
 from forebay.tuning.ranges import Condition, Ranges
 
 Params = tuple[tuple[str, str], ...]
@@ -27,6 +29,8 @@ Params = tuple[tuple[str, str], ...]
 #: Axes that are a set-point: a queue, or a delay.
 SET_POINTS = ("target", "delay")
 Point = Mapping[str, float]
+#: Shares of a law's usual set-point that a router may have, too.
+TARGET_SHARES = (1 / 3, 2 / 3, 2.0)
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,11 @@ class Space:
     law: str
     axes: tuple[SearchAxis, ...]
     native: SearchSpace
+    #: Parameters that do not move: what a router has otherwise than the law's defaults.
+    fixed: Params = field(default=(), kw_only=True)
 
     def params(self, point: Point) -> Params:
-        return _texts(self.native.params(self._values(point)))
+        return _texts(self.native.params(self._values(point))) + self.fixed
 
     def queue_pkts(self, point: Point, condition: Condition) -> float:  # noqa: ARG002
         """About where the queue settles."""
@@ -151,12 +157,26 @@ def distinct_label(label: str, taken: Collection[str]) -> str:
     return next(one for one in itertools.chain([label], numbered) if one not in taken)
 
 
-def known(laws: Sequence[str]) -> list[str]:
-    """The laws asked for, or all. Raises `ScenarioError` for one that does not exist."""
+def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
+    """Return the laws asked for, or all that the ranges allow.
+
+    Raises
+    ------
+    ScenarioError
+        If a law does not exist, or is none of the router that it is for.
+    """
     names = list(registries.laws())
     for law in laws:
         if law not in names:
             raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
+    if ranges is not None and ranges.router:
+        names = [law for law in names if router_laws.is_known(law, ranges)]
+        for law in laws:
+            if law not in names:
+                raise ScenarioError(
+                    f'--law: "{law}" is none of {router_laws.CHOICES[ranges.router]}; '
+                    f"choose among {', '.join(names)}"
+                )
     return list(dict.fromkeys(laws)) or names
 
 
@@ -173,13 +193,90 @@ def space(law: str, ranges: Ranges) -> Space | None:
     native = ranges.alike.space(law)
     if native is None:
         return None
-    return Space(law, tuple(SearchAxis(*axis) for axis in native.axes), native)
+    axes = tuple(SearchAxis(*axis) for axis in native.axes)
+    return Space(law, axes, native, fixed=fixed(law, ranges))
+
+
+def fixed(law: str, ranges: Ranges) -> Params:
+    """Return what a router has otherwise than the law's defaults."""
+    return (router_laws.stock_params(law, ranges) or ()) if ranges.router else ()
 
 
 def default(law: str) -> Candidate:
     """A law with the papers' parameters."""
     label = law if law == baseline()["name"] else f"{law} (papers)"
     return Candidate(law, label, (), "default")
+
+
+def stock(law: str, ranges: Ranges) -> Candidate:
+    """Return a law as a router has it unasked, with its linear model if it has one."""
+    label = law if law == baseline()["name"] else f"{law} (default)"
+    return with_model(Candidate(law, label, fixed(law, ranges), "default"), ranges)
+
+
+def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
+    """Return a law that has a linear model with its usual gains and other set-points.
+
+    Gains that the model asks for may lie between the steps of a qdisc, or below the least.
+    """
+    key = registries.law(law)["set_point"]
+    if key is None or space(law, ranges) is None:
+        return []
+    entry = registries.parameter(law, key)
+    assert entry is not None
+    made = []
+    for share in TARGET_SHARES:
+        text = _scaled(entry["default_text"], share)
+        params = ((key, text), *fixed(law, ranges))
+        made.append(with_model(Candidate(law, f"{law} at {text}", params, "listed"), ranges))
+    return made
+
+
+def _scaled(quantity: str, share: float) -> str:
+    """Return a quantity with its unit, times a factor."""
+    number = re.match(r"[\d.]+", quantity)
+    assert number is not None
+    return f"{share * float(number[0]):.3g}{quantity[number.end() :]}"
+
+
+def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
+    """Return a candidate that no search has found with its linear model; as it is without one."""
+    law = candidate.law
+    if space(law, ranges) is None:
+        return candidate
+    target = dict(candidate.params).get(registries.law(law)["set_point"] or "")
+
+    def queue_pkts(condition: Condition) -> float:
+        if target is None:
+            return 0.0
+        if target.endswith("p"):
+            return _native.quantity("target", target, "queue")
+        seconds = _native.quantity("target", target, "time")
+        return seconds * ranges.capacity_pkts_per_s(condition)
+
+    try:
+        local = local_models.local_models_at(
+            law, lambda _condition, _flows: candidate.params, queue_pkts, ranges, ranges.conditions
+        )
+    except ScenarioError:  # no such parameters here; `runnable` says why
+        return candidate
+    return replace(candidate, local=tuple(local), keeps=local_models.keeps(local))
+
+
+def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
+    """Return a candidate as the router has it, with the margins that are left.
+
+    Raises
+    ------
+    ScenarioError
+        If the router cannot have it.
+    """
+    if not ranges.router:
+        return candidate
+    params = router_laws.as_installed(candidate.law, candidate.params, ranges)
+    if params == candidate.params or not candidate.local:
+        return replace(candidate, params=params)
+    return with_model(replace(candidate, params=params), ranges)
 
 
 def designed(law: str, ranges: Ranges) -> Candidate:
@@ -228,7 +325,9 @@ def searched(
 def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
     # Those of RTTs that are the same come twice.
-    settings = dict.fromkeys(_texts(params) for params in ranges.native.listed(law))
+    settings = dict.fromkeys(
+        _texts(params) + fixed(law, ranges) for params in ranges.native.listed(law)
+    )
     return [Candidate(law, f"{law} {i}", params, "listed") for i, params in enumerate(settings, 1)]
 
 

@@ -179,13 +179,14 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
     """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
     try:
         text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
-        _plan(text, candidate.label, ranges)
+        plan(text, candidate.label, ranges)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
 
 
-def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
+def plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
+    """Return the plan of a check's scenario."""
     # The name of a trace is absolute.
     read, sets = experiment.FilesBeside("check.toml"), list(ranges.sets)
     return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
@@ -211,7 +212,7 @@ def check(
     parts = []
     for condition in conditions:
         text = scenario(candidates, ranges, "", condition)
-        parts.append(Experiment(_plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
+        parts.append(Experiment(plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
     for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
         offset = 0 if number == 0 else len(ranges.swept) + number - 1
         for run in made.runs:

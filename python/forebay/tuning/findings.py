@@ -17,12 +17,11 @@ from forebay.pages.templates import paragraphs
 from forebay.scenarios import router
 from forebay.theory.design import pi_forms
 from forebay.theory.design.pi_stabilising_set import SLOW
-from forebay.tuning import calm_regions
+from forebay.tuning import calm_regions, router_laws
 from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point
 from forebay.tuning.check import SETTLED_S, best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
-from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.check import Checked
@@ -59,10 +58,13 @@ def numbers(tuning: TuningState) -> Findings:
         "params": dict(chosen.candidate.params) if chosen else {},
         "toml": tuning.toml() + "\n" if chosen else None,
         "router": _router(tuning, chosen) if chosen else [],
+        "attach": _attach(tuning, chosen) if chosen else None,
+        "for": tuning.ranges.router or None,
+        "allowed": router_laws.CHOICES.get(tuning.ranges.router),
         "goal": tuning.goal.name,
         "least_goodput": 1 - tuning.goal.give_up,
         "meets_goal": tuning.meets_goal,
-        "keeps_margins": bool(chosen and chosen.candidate.keeps),
+        "keeps_margins": _keeps_margins(chosen.candidate) if chosen else None,
         "settled_s": SETTLED_S,
         "ranges": {
             "rate_bps": list(ranges.rates_bps),
@@ -75,7 +77,7 @@ def numbers(tuning: TuningState) -> Findings:
             "sets": dict(ranges.sets),
         },
         "gains": tuning.gains,
-        "reference": REFERENCES[tuning.gains],
+        "reference": tuning.reference,
         "choice": _choice(tuning, chosen) if chosen else None,
         "places": _places(tuning),
         "worst_deviation_s": None,
@@ -84,6 +86,7 @@ def numbers(tuning: TuningState) -> Findings:
         "one_set": _one_set(tuning),
         "against": [_against(row, tuning) for row in tuning.against()],
         "test": _test(tuning) if tuning.tested else None,
+        "untested": _untested(tuning),
         "rivals": _rivals(tuning),
         "candidates": [_candidate(one, tuning) for one in tuning.screened],
         "searched": [_searched(one) for one in tuning.searched],
@@ -135,6 +138,24 @@ def _router(tuning: TuningState, chosen: Checked) -> list[str]:
     return found
 
 
+def _attach(tuning: TuningState, chosen: Checked) -> str | None:
+    """Return the command that installs the chosen law in a kernel; None if there is none."""
+    candidate = chosen.candidate
+    return router_laws.attach_line(candidate.law, candidate.params, tuning.ranges)
+
+
+def _keeps_margins(candidate: Candidate) -> bool | None:
+    """Return whether a candidate keeps its margins; None without a linear model that has any."""
+    return candidate.keeps if candidate.local or candidate.keeps else None
+
+
+def _untested(tuning: TuningState) -> list[str]:
+    """Return the laws with their usual parameters that give up too much goodput to be tested."""
+    tested = {one.candidate.label for one in tuning.tested}
+    usual = [one.candidate for one in tuning.screened if one.candidate.origin == "default"]
+    return list(dict.fromkeys(one.law for one in usual if tested and one.label not in tested))
+
+
 def _candidate(one: Checked, tuning: TuningState) -> Findings:
     share = one.relative(tuning.best)
     places = tuning.ranges.places
@@ -146,7 +167,7 @@ def _candidate(one: Checked, tuning: TuningState) -> Findings:
         "params": dict(one.candidate.params),
         "origin": one.candidate.origin,
         "modelled": bool(one.candidate.local),
-        "keeps_margins": one.candidate.keeps,
+        "keeps_margins": _keeps_margins(one.candidate),
         "worst_deviation_s": one.worst_of(one.deviation_s),
         "worst_deviation_at": str(places[one.worst]),
         "worst_delay_p95_s": one.worst_of(one.delay_p95_s),
@@ -464,7 +485,7 @@ FORMS: dict[str, Callable[..., str]] = {
     "degrees": _or_else("{:.0f}°"),
     "duration": _duration,
     "listed": _listed,
-    "ms": lambda value_s: f"{1e3 * value_s:.3g} ms",
+    "ms": lambda value_s: f"{_three_ms(value_s)} ms",
     "ms_with_interval": lambda *mean_and_half_s: f"{_in_ms(*mean_and_half_s)} ms",
     "in_ms": _in_ms,
     "three_ms": _three_ms,

@@ -14,7 +14,6 @@ from forebay.base.publication import publication, publish, write
 from forebay.pages.page_figures import PageFigure, render_all
 from forebay.pages.templates import html
 from forebay.tuning import check, findings
-from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.state import TuningState
@@ -63,7 +62,7 @@ def scenarios(tuning: TuningState) -> dict[str, str]:
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
     finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
     title = f"{law}, tuned"
-    beside = f"{title}, beside {REFERENCES[tuning.gains]}"
+    beside = f"{title}, beside {tuning.reference}"
     return {
         LAW: f"# {LAW}\n" + check.scenario([chosen], ranges, title, ranges.middle),
         CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, beside),

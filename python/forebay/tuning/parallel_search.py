@@ -157,9 +157,9 @@ def _started(number: int) -> Iterator[list[Worker]]:
     workers: list[Worker] = []
     try:
         for _ in range(number):
-            # In a list at once: an interruption ends those that have begun.
-            workers += [
-                subprocess.Popen(
+            # An interruption while a process begins would leave it out of the list, and behind.
+            with signals.held():
+                worker = subprocess.Popen(
                     [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -167,7 +167,8 @@ def _started(number: int) -> Iterator[list[Worker]]:
                     # A terminal's Ctrl-C is for this process, which ends those.
                     start_new_session=True,
                 )
-            ]
+                workers.append(worker)
+                signals.checkpoint()
         yield workers
     finally:
         _end(workers)

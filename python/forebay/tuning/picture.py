@@ -16,7 +16,6 @@ from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
 from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
-from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +99,7 @@ def places(tuning: TuningState) -> Plot:
             "s" if plain else "|",
             color=COLOURS[1] if plain else "#999999",
             markersize=5 if plain else 9,
-            label=reference["short_title"] if plain else REFERENCES[tuning.gains],
+            label=reference["short_title"] if plain else tuning.reference,
         )
     for row, values, local in zip(rows, mine.deviation_s, mine.locals(where), strict=True):
         _interval(axes, row, values, "#000000", label=f"{mine.candidate.law}, tuned", **CHOSEN)
@@ -158,7 +157,7 @@ def defaults(tuning: TuningState) -> Plot:
     # The layout underestimates the width of the names beside the axis.
     figure.set_layout_engine("constrained", w_pad=0.15)
     axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
-    reference = REFERENCES[tuning.gains]
+    reference = tuning.reference
     axes.set_title(f"Chosen law beside {reference} (hollow: may be chance)")
     return figure
 

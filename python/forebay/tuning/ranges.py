@@ -14,6 +14,7 @@ import forebay._native as _native
 from forebay._native import Conditions, FlowModel, ScenarioError
 from forebay.base import quantities
 from forebay.base.quantities import Sets
+from forebay.base.words import in_figures
 from forebay.scenarios.builder import Group
 from forebay.theory.plant.loaded_link import (
     PLAIN,
@@ -67,11 +68,11 @@ class Condition:
 
     def __str__(self) -> str:
         ends = [self.before or self, self]
-        rates = dict.fromkeys(f"{1e-6 * one.rate_bps:.4g}" for one in ends)
+        rates = dict.fromkeys(in_figures(1e-6 * one.rate_bps, 4) for one in ends)
         rate = f"{' to '.join(rates)}\N{NO-BREAK SPACE}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
         each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
-        rtt = "/".join(f"{1e3 * one:.4g}" for one in each) + "\N{NO-BREAK SPACE}ms"
+        rtt = "/".join(in_figures(1e3 * one, 4) for one in each) + "\N{NO-BREAK SPACE}ms"
         counts = " to ".join(dict.fromkeys(str(one.flows) for one in ends))
         return f"{rate}, {rtt}, {counts}\N{NO-BREAK SPACE}flow{'s' if counts != '1' else ''}"
 
@@ -97,7 +98,8 @@ class Ranges:
     places share.
 
     trace: a recorded link, whose rates the range has; packets then pass that link. sets: keys of
-    the scenarios that packets run in, and their values.
+    the scenarios that packets run in, and their values. router: one of `router_laws.CHOICES` where
+    the law is for a router, which has not every law and not every value; empty for any law.
     """
 
     rates_bps: tuple[int, int]
@@ -107,6 +109,7 @@ class Ranges:
     buffer_pkts: int
     trace: RecordedLink | None = None
     sets: tuple[tuple[str, str], ...] = ()
+    router: str = ""
 
     @staticmethod
     def from_texts(
@@ -343,7 +346,7 @@ class Ranges:
 
     def __str__(self) -> str:
         def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
-            texts = [f"{scale * end:.4g}" for end in _distinct(bounds)]
+            texts = [in_figures(scale * end, 4) for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
         rtts = ", ".join(dict.fromkeys(span(one.rtts_s, 1e3, "") for one in self.spans))

@@ -55,6 +55,8 @@ class TuningState:
     laws: list[str]
     seed: int
     gains: str = "paper"
+    #: Whether each law is searched for every goal, and not only for the one that is asked for.
+    thorough: bool = False
     searched: list[Candidate] = field(default_factory=list)
     screened: list[Checked] = field(default_factory=list)
     chosen: Checked | None = None
@@ -80,6 +82,11 @@ class TuningState:
     def seeds(self) -> int:
         """Seeds with which the chosen law was tested under every condition."""
         return int(np.isfinite(self.tested[0].worst_s).sum()) if self.tested else 0
+
+    @property
+    def reference(self) -> str:
+        """What the laws beside the choice have, in words."""
+        return "the defaults of a router" if self.ranges.router else REFERENCES[self.gains]
 
     def against(self) -> list[Against]:
         """The chosen law beside each of the others."""

@@ -18,11 +18,13 @@ from forebay._native import ScenarioError
 from forebay.base import progress, quantities, registries, statistics
 from forebay.base.progress import Progress
 from forebay.base.quantities import Sets
+from forebay.base.words import in_figures
+from forebay.runs import execution
 from forebay.runs.experiment import check_seeds
 from forebay.theory.plant.loaded_link import PLAIN
-from forebay.tuning import calm_regions
+from forebay.tuning import calm_regions, router_laws
 from forebay.tuning import candidates as known
-from forebay.tuning.candidates import GOALS, Candidate, distinct_label
+from forebay.tuning.candidates import GOALS, Candidate, Params, distinct_label
 from forebay.tuning.check import (
     SCREENING_SEEDS,
     Check,
@@ -31,6 +33,16 @@ from forebay.tuning.check import (
     best_of_laws,
     check,
     runnable,
+)
+from forebay.tuning.estimate import (
+    INSIDE,
+    MOVING,
+    SCREENING,
+    SEARCHES,
+    TEST,
+    Course,
+    Estimate,
+    estimate,
 )
 from forebay.tuning.local_models import keeps
 from forebay.tuning.parallel_search import search_all
@@ -101,8 +113,8 @@ class Tuning(TuningState):
             [
                 one.candidate.label,
                 one.candidate.settings,
-                f"{1e3 * one.worst_of(one.deviation_s):.3g}",
-                f"{1e3 * one.worst_of(one.delay_p95_s):.3g}",
+                in_figures(1e3 * one.worst_of(one.deviation_s)),
+                in_figures(1e3 * one.worst_of(one.delay_p95_s)),
             ]
             for one in self.tested or self.screened
         ]
@@ -127,7 +139,10 @@ def tune(
     sets: Sets = (),
     gains: str = "paper",
     *,
+    for_: str = "",
+    thorough: bool = False,
     watch: Watch | None = None,
+    announce: Callable[[Estimate], None] | None = None,
     store: Store | None = None,
 ) -> Tuning:
     """Tunes laws for ranges of rate, RTT and load, and recommends one.
@@ -146,7 +161,12 @@ def tune(
     sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
     gains: what the laws beside the choice have, "paper" for those of their papers, or "auto" for
         what their design rules give for the ranges.
+    for_: "linux" to choose among the qdiscs that a router with Linux has, with parameters that
+        they can have; "attach" also among the laws that `forebay attach` installs there.
+    thorough: True to search each law for all three goals, so that packets judge three times as many
+        candidates that the model found.
     watch: hears of the progress; a terminal shows it if None.
+    announce: hears how long it is likely to take, before the long part begins.
     store: has runs that were made before, and keeps those that are made.
 
     Ctrl-C ends it; the result has the finished part, and `interrupted` is true. So does a fault
@@ -159,14 +179,17 @@ def tune(
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     if gains not in REFERENCES:
         raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
+    if for_ and for_ not in router_laws.CHOICES:
+        raise ScenarioError(f'--for: found "{for_}", allowed: {", ".join(router_laws.CHOICES)}')
     ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
+    ranges = replace(ranges, router=for_)
     names = _laws(quantities.listed(laws), ranges)
-    tuning = Tuning(ranges, GOALS[goal], names, seed, gains)
+    tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
     if watch is not None:
-        _Search(tuning, threads, watch, store).run(seeds)
+        _Search(tuning, threads, Course(watch), store, announce).run(seeds)
         return tuning
     with progress.stages(only_on_terminal=True) as shown:
-        _Search(tuning, threads, shown, store).run(seeds)
+        _Search(tuning, threads, Course(shown), store, announce).run(seeds)
     if tuning.interrupted or tuning.faults:
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
@@ -175,7 +198,7 @@ def tune(
 
 def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
     """The laws to choose from. Raises `ScenarioError` where these ranges have nothing to tune."""
-    names = known.known(laws)
+    names = known.known(laws, ranges)
     baseline = registries.baseline()["name"]
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
@@ -185,7 +208,7 @@ def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
                 f'--tcp: found "{ranges.tcp}" with {law}, which signals flows of L4S otherwise, '
                 "allowed: other laws"
             )
-    if laws and all(known.space(law, ranges) is None for law in names):
+    if laws and not ranges.router and all(known.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
         raise ScenarioError(
             f'--law: found "{", ".join(names)}", allowed: with it at least one law that has a '
@@ -203,8 +226,11 @@ class _Search:
 
     tuning: TuningState
     threads: int | None
-    watch: Watch
+    course: Course
     store: Store | None
+    announce: Callable[[Estimate], None] | None = None
+    #: Time of a core for a packet run, in s.
+    run_s: float = 0.0
 
     @property
     def stopped(self) -> bool:
@@ -221,31 +247,71 @@ class _Search:
             self.tuning.faults.append(f"{type(error).__name__}: {error}")
 
     def _stages(self, seeds: int) -> None:
-        tuning = self.tuning
-        self._search()
-        if tuning.interrupted:
-            return
-        wanted = self._runnable(
+        tuning, ranges = self.tuning, self.tuning.ranges
+        goals = GOALS if tuning.thorough else [tuning.goal.name]
+        modelled = [law for law in self._names if known.space(law, ranges) is not None]
+        tasks = [(law, goal) for law in modelled for goal in goals]
+        unsearched = self._runnable(
             [
                 *map(self._reference, self._names),
-                *tuning.searched,
-                *(one for law in self._names for one in known.listed(law, tuning.ranges)),
+                *(one for law in self._names for one in self._settings(law)),
             ]
         )
-        self._screen(wanted, "screening runs")
+        self._estimate(tasks, unsearched, seeds)
+        self._search(tasks)
+        if tuning.interrupted:
+            return
+        wanted = distinct([*unsearched, *self._runnable(tuning.searched)])
+        self._screen(wanted, SCREENING)
         for _ in range(ROUNDS):
             if not self._move_set_points():
                 break
         if tuning.chosen is None or self.stopped:
             return
-        finalists = [tuning.chosen.candidate]
-        finalists += [one for one in wanted if one.origin == "default"]
-        again = known.retargeted(finalists[0])
-        finalists += [again] if again is not None and not runnable(again, tuning.ranges) else []
-        self._test(finalists, seeds)
+        finalists = [tuning.chosen.candidate, *self._rivals()]
+        again = None if ranges.router else known.retargeted(finalists[0])
+        finalists += [again] if again is not None and not runnable(again, ranges) else []
+        self._test(distinct(finalists), seeds)
+
+    def _estimate(
+        self, tasks: Sequence[tuple[str, str]], unsearched: Sequence[Candidate], seeds: int
+    ) -> None:
+        """Measure how fast this machine is, and announce how long it will take."""
+        cores = self.threads or execution.cores()
+        expected = estimate(self.tuning.ranges, tasks, unsearched, seeds, cores)
+        self.run_s, self.course.ahead_s = expected.run_s, dict(expected.stages_s)
+        if self.announce is not None:
+            self.announce(expected)
+
+    def _rivals(self) -> list[Candidate]:
+        """Return what the choice is tested against: laws with their usual parameters.
+
+        Those that give up more goodput than the goal allows are no rivals, and are not tested
+        again; the queue without a law is always tested, and so is the chosen law's own default.
+        """
+        tuning = self.tuning
+        assert tuning.chosen is not None
+        always = (registries.baseline()["name"], tuning.chosen.candidate.law)
+        usual = [one for one in tuning.screened if one.candidate.origin == "default"]
+        least = 1 - tuning.goal.give_up
+        return [
+            one.candidate
+            for one in usual
+            if one.candidate.law in always
+            or not tuning.meets_goal
+            or _goodput(one, tuning) >= least
+        ]
+
+    def _settings(self, law: str) -> list[Candidate]:
+        """Return the settings of a law that packets try without a search."""
+        ranges = self.tuning.ranges
+        more = known.other_targets(law, ranges) if ranges.router else []
+        return [*known.listed(law, ranges), *more]
 
     def _reference(self, law: str) -> Candidate:
         """What the choice is tested beside."""
+        if self.tuning.ranges.router:
+            return known.stock(law, self.tuning.ranges)
         if self.tuning.gains == "paper":
             return known.default(law)
         return known.designed(law, self.tuning.ranges)
@@ -254,42 +320,45 @@ class _Search:
     def _names(self) -> list[str]:
         return list(dict.fromkeys([registries.baseline()["name"], *self.tuning.laws]))
 
-    def _search(self) -> None:
-        """Gains of every law that has a model, for each goal."""
+    def _search(self, tasks: Sequence[tuple[str, str]]) -> None:
+        """Search the gains of every law that has a model."""
         tuning = self.tuning
-        modelled = [law for law in self._names if known.space(law, tuning.ranges) is not None]
-        tasks = [(law, goal) for law in modelled for goal in GOALS]
         ended: dict[int, Candidate] = {}
-        start = time.monotonic()
+        start, watch = time.monotonic(), self.course.stage(SEARCHES)
         try:
             searched = search_all(tasks, tuning.ranges, tuning.seed, self.threads, self.store)
             with closing(searched) as searches:
                 for number, candidate in searches:
                     ended[number] = candidate
                     done, elapsed_s = len(ended), time.monotonic() - start
-                    progress = Progress(done / len(tasks), done, len(tasks), elapsed_s)
-                    self.watch("searches", progress)
+                    watch(Progress(done / len(tasks), done, len(tasks), elapsed_s))
         except KeyboardInterrupt:
             tuning.interrupted = True
         tuning.searched = [ended[number] for number in sorted(ended)]
 
     def _runnable(self, wanted: Sequence[Candidate]) -> list[Candidate]:
         """Those that take their parameters here; the others are left out, with the reason."""
-        whys = [(one, runnable(one, self.tuning.ranges)) for one in wanted]
-        self.tuning.left_out += [(one, why) for one, why in whys if why]
-        return [one for one, why in whys if not why]
+        ranges, able = self.tuning.ranges, []
+        for candidate in wanted:
+            try:
+                installed = known.as_installed(candidate, ranges)
+                why = runnable(installed, ranges)
+            except ScenarioError as error:
+                installed, why = candidate, str(error).split(": ", 1)[1]
+            if why:
+                self.tuning.left_out.append((candidate, why))
+            else:
+                able.append(installed)
+        return able
 
     def _check(
         self, wanted: Sequence[Candidate], seeds: int, what: str, ranges: Ranges | None = None
     ) -> Check:
-        done = check(
-            wanted,
-            ranges or self.tuning.ranges,
-            seeds,
-            self.threads,
-            lambda now: self.watch(what, now),
-            self.store,
-        )
+        there = ranges or self.tuning.ranges
+        runs = len(wanted) * len(there.places) * seeds
+        expected_s = runs * self.run_s / (self.threads or execution.cores())
+        watch = self.course.stage(what, expected_s)
+        done = check(wanted, there, seeds, self.threads, watch, self.store)
         self.tuning.interrupted = self.tuning.interrupted or done.interrupted
         self.tuning.faults += done.faults
         return done
@@ -315,7 +384,7 @@ class _Search:
             tried += self._runnable(_moved(tuning, candidate, shares, tried))
         if not tried:
             return False
-        self._screen(tried, "set-point runs")
+        self._screen(tried, MOVING)
         now = tuning.chosen
         if now is before or now is None:
             return False
@@ -325,7 +394,7 @@ class _Search:
 
     def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
         """Runs the chosen law and others with seeds that took no part in the choice."""
-        done = self._check(finalists, SCREENING_SEEDS + seeds, "test runs")
+        done = self._check(finalists, SCREENING_SEEDS + seeds, TEST)
         tested = [one.with_seeds(slice(SCREENING_SEEDS, None)) for one in done.checked]
         if not tested[0].complete:
             return
@@ -345,9 +414,20 @@ class _Search:
         if not there:
             return
         tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
-        done = self._check([candidate], seeds, "runs inside", ranges.only(tight.condition))
+        done = self._check([candidate], seeds, INSIDE, ranges.only(tight.condition))
         if done.checked[0].complete:
             self.tuning.inside = tight, done.checked[0]
+
+
+def distinct(wanted: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates without those that have a law and parameters of an earlier one.
+
+    Rounded to the steps of a router, several may be the same.
+    """
+    first: dict[tuple[str, Params], Candidate] = {}
+    for candidate in wanted:
+        first.setdefault((candidate.law, candidate.params), candidate)
+    return list(first.values())
 
 
 def _goodput(one: Checked, tuning: TuningState) -> float:
@@ -447,9 +527,10 @@ def _choose(tuning: TuningState) -> None:
     goodput = np.array([np.nanmean(one.goodput, axis=1) for one in tuning.screened])
     # In-order goodput can pass the rate for a while, when a hole in the sequence is filled.
     tuning.best = np.minimum(1.0, goodput.max(axis=0))
-    tuned = [one for one in tuning.screened if one.candidate.origin in ("tuned", "listed")]
-    able = [one for one in tuned if one.candidate.keeps or one.candidate.origin == "listed"]
-    able = able or tuned
+    # Whoever sets up a router may leave a law as it is.
+    origins = ("tuned", "listed", *(["default"] if tuning.ranges.router else []))
+    tuned = [one for one in tuning.screened if one.candidate.origin in origins]
+    able = [one for one in tuned if _may_be_chosen(one.candidate)] or tuned
     if not able:
         return
     least = 1 - tuning.goal.give_up
@@ -462,6 +543,12 @@ def _choose(tuning: TuningState) -> None:
         tuning.chosen = min(enough, key=lambda one: one.number_of(tuning.goal))
     else:
         tuning.chosen = max(able, key=lambda one: _goodput(one, tuning))
+
+
+def _may_be_chosen(candidate: Candidate) -> bool:
+    """Return True if a candidate keeps its margins, or has no linear model that could have any."""
+    unmodelled = candidate.origin != "tuned" and not candidate.local
+    return candidate.keeps or unmodelled
 
 
 def _chance(able: Sequence[Checked]) -> Floats:

@@ -10,7 +10,10 @@ globalThis.forebayPanel = (() => {
     colour + Math.round(255 * alpha).toString(16).padStart(2, "0");
   // Black and dark blue do not show on a dark page.
   const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
-  const LIGHTER = { "#000000": "#e4e8ef", "#0072B2": "#3fa2e8" };
+  const LIGHTER = {
+    "#000000": "#e4e8ef", "#0072B2": "#3fa2e8", "#332288": "#9d90e8", "#882255": "#d977a8",
+    "#661100": "#d08a70",
+  };
   const colourOf = ({ colour }) => (dark() && LIGHTER[colour]) || colour;
 
   const text = (value) => {
