@@ -701,7 +701,9 @@ fn one_word_stands_for_a_host_with_linux() {
         "duration = \"1s\"\n[bottleneck]\nrate = \"1Mbit/s\"\nbuffer = \"9p\"\n[[traffic]]\n\
                  kind = \"ftp\"\nflows = 1\nrtt = \"9ms\"\nstack = \"bsd\"\n[[law]]\n\
                  kind = \"droptail\"\n";
-    let error = forebay_scenario::parse(wrong.as_bytes(), "test", &none).unwrap_err();
+    let Err(error) = forebay_scenario::parse(wrong.as_bytes(), "test", &none) else {
+        panic!("a stack that does not exist is read")
+    };
     assert!(
         error.to_string().contains("\"ns2\" or \"linux\""),
         "{error}"

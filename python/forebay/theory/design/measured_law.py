@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.base import quantities
+from forebay.base import quantities, registries
 from forebay.scenarios import python_laws
 from forebay.theory.design.designed_law import Design
 from forebay.theory.plant.plant import Equilibrium, Plant, Settling
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from forebay.theory.plant.loaded_link import LoadedLink
 
 Floats = NDArray[np.float64]
-#: A law under which a plant is asked for its flows alone.
-ANY_LAW = "droptail"
 #: Samples in which a law settles at a queue, and in which it is seen to drift.
 SETTLING, DRIFTING = 2000, 50
 #: Samples of a response, and highest order of a controller that is tried.
@@ -143,7 +141,7 @@ def design(
         If the law cannot be read, or has no linear model there.
     """
     bench, driven, params = _read(law, link, given, target)
-    plant = plant_on(link, ANY_LAW, [])
+    plant = _flows_on(link)
     there, notes = equilibrium(bench, driven, plant)
     if target is None:
         link = replace(link, target_pkts=there.model["queue_pkts"])
@@ -207,9 +205,14 @@ class MeasuredPlant(Plant):
         return settled
 
 
+def _flows_on(link: LoadedLink) -> Plant:
+    """Return the plant of a link for its flows alone, whose law is not asked."""
+    return plant_on(link, registries.baseline()["name"], [])
+
+
 def plant_of(link: LoadedLink, model: LinearModel) -> MeasuredPlant:
     """Return the plant of a link under a law with this measured model."""
-    return MeasuredPlant(plant_on(link, ANY_LAW, []), link, model)
+    return MeasuredPlant(_flows_on(link), link, model)
 
 
 def common_model(
@@ -234,7 +237,7 @@ def common_model(
         for number in flows:
             bench, driven, _ = _read(law, link.with_load(number, rtt_s), given, None)
             try:
-                there, _ = equilibrium(bench, driven, plant_on(bench.link, ANY_LAW, []))
+                there, _ = equilibrium(bench, driven, _flows_on(bench.link))
             except ScenarioError as error:
                 refusals.append(error)
             else:
