@@ -156,7 +156,9 @@ def _write(path: Path, content: Content) -> None:
             if callable(content):
                 content(path)
             else:
-                (content.write_csv if path.suffix == ".csv" else content.write_parquet)(path)
+                # polars takes no path that is not UTF-8, but an open file.
+                with path.open("wb") as file:
+                    (content.write_csv if path.suffix == ".csv" else content.write_parquet)(file)
 
 
 @contextmanager

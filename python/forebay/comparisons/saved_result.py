@@ -96,7 +96,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
             f"run or forebay study has written, with {NUMBERS} or {FRAME}, or data files of flent "
             f"({endings})"
         )
-    files, command = ((FACTS, FRAME), "study") if is_study else ((NUMBERS,), "run")
+    names, command = ([FACTS, FRAME], "study") if is_study else ([NUMBERS], "run")
     try:
         return _checked(_of_study(path) if is_study else _of_run(path))
     # A table in Parquet may hold anything, also where a number is expected.
@@ -104,7 +104,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
         reason = str(error).strip().partition("\n")[0]
         raise ScenarioError(
             f"{input_file.printable(path)}: is not a result of forebay {command}, or is damaged "
-            f"({', '.join(files)}): {input_file.plain(reason)}"
+            f"({', '.join(names)}): {input_file.plain(reason)}"
         ) from error
 
 

@@ -102,11 +102,8 @@ def parts(times_s: Floats, counters: Floats, lines: Sequence[int], where: str) -
     stepped = back | (ahead & ~reset & (growth[:, 0] <= STEP_GROWTH * max(usual[0], 1.0)))
     remarks += _events(line, steps_s - step_s, steps_s, stepped, ahead & ~stepped, reset)
     for name, flags in zip(COUNTERS, wrapped.T, strict=True):
-        remarks += _told(
-            lambda i, name=name: f"the counter of {name} passed 2^32 at line {line[i + 1]}",
-            flags,
-            "it was continued",
-        )
+        said = [f"the counter of {name} passed 2^32 at line {at}" for at in _lines(line, flags)]
+        remarks += _told(said, flags, "it was continued")
     ends = [0, *(np.flatnonzero(reset | back | ahead) + 1).tolist(), len(times_s)]
     pieces = [slice(a, b) for a, b in itertools.pairwise(ends)]
     long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST]
@@ -148,28 +145,30 @@ def _events(
 ) -> list[str]:
     """Return remarks on where the record is split: for each step, what is true of it."""
     kinds: list[tuple[Flags, Callable[[int], str]]] = [
-        (stepped, lambda i: f"the clock stepped by {_signed_s(moved_s[i])}"),
-        (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s"),
+        (stepped, lambda i: f"the clock stepped by {_signed_s(float(moved_s[i]))}"),
+        (silent, lambda i: f"there is no sample for {_short(float(steps_s[i]))} s"),
         (reset, lambda _: "the counters begin anew"),
     ]
     remarks = []
-    for flags, told in kinds:
-        remarks += _told(
-            lambda i, told=told: f"{told(i)} at line {line[i + 1]}",
-            flags,
-            "the record was split there",
-        )
+    for flags, event in kinds:
+        rows = np.flatnonzero(flags)[:MOST_TOLD].tolist()
+        said = [f"{event(row)} at line {line[row + 1]}" for row in rows]
+        remarks += _told(said, flags, "the record was split there")
     return remarks
 
 
-def _told(event: Callable[[int], str], flags: Flags, done: str) -> list[str]:
-    """Return one remark on the events of a kind, which names the first of them."""
-    rows = np.flatnonzero(flags)
-    if not len(rows):
+def _lines(line: NDArray[np.int64], flags: Flags) -> list[int]:
+    """Return the lines after the first steps that have a flag."""
+    return [int(line[row + 1]) for row in np.flatnonzero(flags)[:MOST_TOLD]]
+
+
+def _told(said: list[str], flags: Flags, done: str) -> list[str]:
+    """Return one remark on the events of a kind, of which `said` has the first."""
+    count = int(np.count_nonzero(flags))
+    if not count:
         return []
-    events = [event(int(i)) for i in rows[:MOST_TOLD]]
-    more = f", and {len(rows) - len(events)} times more" if len(rows) > len(events) else ""
-    return [f"{', '.join(events)}{more}: {done}"]
+    more = f", and {count - len(said)} times more" if count > len(said) else ""
+    return [f"{', '.join(said)}{more}: {done}"]
 
 
 def _signed_s(seconds: float) -> str:

@@ -200,7 +200,7 @@ def _record(name: str, rows: Any) -> QueueRecord:
         raise FormatError("the times in time_s do not grow")
     interval_s = float(np.median(steps_s[steps_s > 0]))
     uneven = np.flatnonzero(np.abs(steps_s - interval_s) > 0.5 * interval_s) + 1
-    remarks = ()
+    remarks: tuple[str, ...] = ()
     if len(uneven):
         at_s = f"{time_s[uneven[0] - 1]:.6g} s"
         remarks = (
@@ -473,12 +473,18 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
         sent_bytes, sent, drops, marks = (np.diff(column) for column in even[:4])
         arrivals = np.maximum(sent + drops + np.diff(even[4]), 0.0)
         columns.append([even[4][1:], arrivals, drops, drops + marks, sent_bytes, even[5][1:]])
-    *joined, p = (np.concatenate(column) for column in zip(*columns, strict=True))
+    queue, arrivals, drops, signals, sent_bytes, p = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
     starts = itertools.accumulate((len(part[0]) for part in columns[:-1]), initial=0)
     return QueueRecord(
         rows[0].name,
         found.step_s,
-        *joined,
+        queue,
+        arrivals,
+        drops,
+        signals,
+        sent_bytes,
         p if all(row.p is not None for row in rows) else None,
         tuple(starts),
         (*log.remarks(), *found.remarks),
