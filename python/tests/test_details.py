@@ -28,12 +28,14 @@ ecn = true
 
 [[traffic]]
 kind = "ftp"
+start = "0s"
 flows = 2
 tcp = "linux-cubic"
 rtt = "20ms"
 
 [[traffic]]
 kind = "ftp"
+start = "0s"
 flows = 30
 tcp = "prague"
 ecn = "l4s"

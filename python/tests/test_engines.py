@@ -131,6 +131,7 @@ bottleneck = { rate = "30Mbit/s", delay = "5ms", buffer = "400p", ecn = true }
 [[traffic]]
 label  = "one"
 kind   = "ftp"
+start  = "0s"
 flows  = 20
 rtt    = "40ms"
 packet = "1500B"
@@ -139,6 +140,7 @@ ecn    = true
 [[traffic]]
 label  = "other"
 kind   = "ftp"
+start  = "0s"
 flows  = 20
 rtt    = "160ms"
 packet = "1500B"

@@ -42,6 +42,7 @@ ecn    = true
 
 [[traffic]]
 kind   = "ftp"
+start  = "0s"
 flows  = 120
 tcp    = "sack"
 ecn    = true

@@ -732,7 +732,7 @@ def test_a_missed_set_point_gets_a_hint(cli: Cli) -> None:
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    hint = re.search(r"set-point 5: .*`forebay (design pi --rate .*)`", lines())
+    hint = re.search(r"target of 5 packets: .*`forebay (design pi --rate .*)`", lines())
     assert hint and "--rtt 20ms --flows 10 --target 5p --buffer 200p" in hint[1]
     assert cli(*hint[1].split(), "--json").returncode == 0
     assert "forebay design" not in lines("--set", "a=1e-6", "--set", "b=9e-7")
