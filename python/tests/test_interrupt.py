@@ -80,7 +80,7 @@ def test_a_checkpoint_ends_long_work_whose_signal_is_held() -> None:
     signals.checkpoint()
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with signals.held() as interrupted:
+        with signals.held(checkpoints=True) as interrupted:
             signals.checkpoint()
             signal.raise_signal(signal.SIGINT)
             assert interrupted

@@ -269,7 +269,7 @@ def test_pages_are_counted_while_the_first_one_loads(
     sockets = [FakeSocket() for _ in range(studio_server.MOST_PAGES + 4)]
 
     async def come() -> None:
-        tasks = [asyncio.create_task(app(*one.as_asgi())) for one in sockets]
+        tasks = [asyncio.ensure_future(app(*one.as_asgi())) for one in sockets]
         while sum(one.closed is not None for one in sockets) < 4:
             await asyncio.sleep(0.01)
         loads.set()

@@ -179,12 +179,12 @@ def test_a_legend_of_many_laws_leaves_the_queue_its_room(
     figure = drawing.draw(over_time.glance(result, 0, 0))
     (axes,) = figure.axes
     assert axes.get_position().height * figure.get_figheight() > 0.7
-    curves = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    curves = [line for line in axes.lines if np.size(line.get_xdata()) > 2]
     assert len({str(line._dash_pattern) for line in curves}) == laws  # type: ignore[attr-defined]
     (legend,) = figure.legends
     keys = legend.get_lines()
     assert len({str(line._dash_pattern) for line in keys}) == laws  # type: ignore[attr-defined]
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
@@ -195,7 +195,7 @@ def test_no_text_of_a_papers_figure_is_cut_or_lies_on_another(name: str, used: s
     try:
         figure = FIGURES[name]()
         with mpl.rc_context(STYLE):
-            FigureCanvasAgg(figure).draw()
+            FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
             found = _texts(figure)
     finally:
         style.use("screen")

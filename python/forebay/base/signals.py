@@ -33,7 +33,7 @@ class Interruption:
         self._came.set()
 
 
-#: Those that are held now, the innermost last.
+#: Those that are held now and heard at checkpoints, the innermost last.
 _holds: list[Interruption] = []
 #: Those of `ENDING` that have come.
 _came: list[int] = []
@@ -114,11 +114,13 @@ def _note(number: int) -> None:
 
 
 @contextmanager
-def held() -> Iterator[Interruption]:
+def held(*, checkpoints: bool = False) -> Iterator[Interruption]:
     """The first signal is only noted while the context lasts, so that nothing finished is lost.
 
     A second one raises. Where signals do not come (another thread), and for signals that do not
     raise `KeyboardInterrupt` here, all is left as it is.
+
+    checkpoints: True if `checkpoint` may end the work, which keeps what it must have kept before.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
@@ -141,11 +143,13 @@ def held() -> Iterator[Interruption]:
 
     for number in raising:
         signal.signal(number, handle)
-    _holds.append(interruption)
+    if checkpoints:
+        _holds.append(interruption)
     try:
         yield interruption
     finally:
-        _holds.remove(interruption)
+        if checkpoints:
+            _holds.remove(interruption)
         for number, handler in raising.items():
             signal.signal(number, handler)
 

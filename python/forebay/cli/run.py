@@ -139,6 +139,7 @@ def _keep(
     from forebay.base import progress
     from forebay.pages import result_files, terminal
 
+    many = len(result.runs) > MOST_TABLES
     drawn = report and result.found == len(result.runs) and result_files.is_current(result, out)
     try:
         if drawn:
@@ -148,16 +149,21 @@ def _keep(
             report = False
         else:
             try:
-                with signals.held() as interrupted, progress.status("writing the tables"):
-                    result_files.write_metrics(result, out)
-                    if ended_early and len(result.runs) > MOST_TABLES:
+                with (
+                    signals.held(checkpoints=many) as interrupted,
+                    progress.status("writing the tables"),
+                ):
+                    if many:
+                        # Before what takes long, so that no interruption loses a run.
+                        result_files.write_metrics(result, out)
+                    if many and ended_early:
                         print(_metrics_alone(out), file=sys.stderr)
                         return True
                     result_files.write_tables(result, out)
                 if interrupted:
                     raise KeyboardInterrupt
             except KeyboardInterrupt:
-                if (out / "samples.parquet").exists():
+                if not many or (out / "samples.parquet").exists():
                     raise
                 print(f"interrupted: {_metrics_alone(out)}", file=sys.stderr)
                 return True

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from forebay import _native
 from forebay._native import ScenarioError, __version__
 from forebay.base.suggestions import hint
 from forebay.pages import templates
@@ -124,7 +125,17 @@ def of_scenario(text: str, file: Path) -> list[str]:
     if not any(key in tables for key in SCENARIO):
         wanted = "a scenario file, with a table [bottleneck] or [[link]]"
         raise ScenarioError(f"{file}: found another kind of file, allowed: {wanted}")
-    return _known([*_values(tables), file.resolve().parent.name])
+    return _known([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
+
+
+def _usual_senders(tables: dict[str, Any]) -> Iterable[str]:
+    """Yield the sender of traffic that names none, which is its default."""
+    every = _native.keys()
+    usual = {key["section"]: key["default"] for key in every if key["name"] == "tcp"}
+    traffic = tables.get("traffic", [])
+    for table in traffic if isinstance(traffic, list) else []:
+        if isinstance(table, dict) and "tcp" not in table:
+            yield (usual.get(f"traffic ({table.get('kind')})") or "").strip('"')
 
 
 def _values(value: Any) -> Iterable[str]:

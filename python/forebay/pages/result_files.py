@@ -59,8 +59,11 @@ def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
 
     What takes long, `write_tables` adds. Files of a former result go.
     """
-    shown = {"metrics.parquet": result.metrics, NUMBERS: as_json(result), COSTS: costs(result)}
-    publish(out, shown, replaces=NAMES)
+    publish(
+        out,
+        {"metrics.parquet": result.metrics, NUMBERS: as_json(result), COSTS: costs(result)},
+        replaces=NAMES,
+    )
 
 
 def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:

@@ -116,7 +116,7 @@ def _evaluations(law: str, ranges: Ranges) -> int:
     if space is None or calm_regions.region_of(law, ranges) is not None:
         return EVALUATIONS_OF_REGION
     # Sobol's sequence has a power of two of points.
-    points = 2 ** math.ceil(math.log2(gain_search.POINTS * len(space.axes)))
+    points = 1 << (gain_search.POINTS * len(space.axes) - 1).bit_length()
     return points * (gain_search.GENERATIONS + 1)
 
 

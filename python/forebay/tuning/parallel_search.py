@@ -158,7 +158,7 @@ def _started(number: int) -> Iterator[list[Worker]]:
     try:
         for _ in range(number):
             # An interruption while a process begins would leave it out of the list, and behind.
-            with signals.held():
+            with signals.held(checkpoints=True):
                 worker = subprocess.Popen(
                     [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
                     stdin=subprocess.PIPE,
