@@ -16,6 +16,7 @@ use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
 use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use forebay_sim::port::{Port, Sent};
+use forebay_sim::steps::LinkSteps;
 use forebay_trace::Settings;
 use proptest::prelude::*;
 
@@ -43,7 +44,7 @@ const RECORD: Settings = Settings {
 
 fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival]) -> Outcome {
     let queue = aqm.build(site, 1, "law").unwrap();
-    let mut port = Port::new(queue, RECORD, capacity.clone(), 0);
+    let mut port = Port::new(queue, RECORD, capacity.clone(), 0, &LinkSteps::default());
     let mut outcome = Outcome::default();
     let mut keep = |sent: Option<Sent>| {
         if let Some(Sent { packet, arrives_at }) = sent {

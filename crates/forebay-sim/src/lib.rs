@@ -13,7 +13,7 @@ pub mod packet;
 pub mod port;
 #[allow(unsafe_code, reason = "a hint to the processor")]
 mod prefetch;
-mod steps;
+pub mod steps;
 mod tcp;
 pub mod traffic;
 
