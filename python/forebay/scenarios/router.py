@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,9 +14,15 @@ from forebay.base import registries
 if TYPE_CHECKING:
     from forebay._native import Parameter, TcWords
 
-#: What tc counts of a packet on an Ethernet device besides the packet of IP.
+#: The header that Linux counts with an IP packet on an Ethernet device.
 HEADER_BYTES = 14
-#: The device in the lines; whoever uses them names another.
+#: Names of devices that carry IP packets without a header of their own: PPP and its kinds, tunnels,
+#: and modems with raw IP. OpenWrt names an interface of such a protocol `PROTOCOL-NAME`.
+HEADERLESS = re.compile(
+    r"(ppp|pppo[ae]|pptp|l2tp|[34]g|wwan|rmnet|qmi|wg|tun|utun|tailscale|ipip|ip6tnl|tunl|sit|6in4|"
+    r"6to4|6rd|gre4?|gre6|vti|xfrm|nebula|ds-?lite|map)(\d|-|@|$)"
+)
+#: The device in printed lines that were not read from lines of another device.
 DEVICE = "eth0"
 #: The parameter of a queue that holds itself to a rate.
 OWN_RATE = "bandwidth"
@@ -34,6 +41,31 @@ class Router:
     tc: list[str]
     sqm: list[str]
     rounded: list[str]
+
+
+def shaper_bps(rate_bps: float, packet_bytes: float, header_bytes: float = HEADER_BYTES) -> int:
+    """Return the rate that tbf or htb needs to carry `rate_bps` of IP packets.
+
+    A shaper of Linux counts each packet with the header of its device; a rate of Forebay counts
+    the IP packets alone. For 1500-byte packets on Ethernet the shaper's rate is 1514/1500 of it.
+    """
+    return round(rate_bps * (packet_bytes + header_bytes) / packet_bytes)
+
+
+def packets_bps(counted_bps: float, packet_bytes: float, header_bytes: float = HEADER_BYTES) -> int:
+    """Return the rate of IP packets that a shaper of `counted_bps` carries.
+
+    This is the inverse of `shaper_bps`.
+    """
+    return round(counted_bps * packet_bytes / (packet_bytes + header_bytes))
+
+
+def device_header_bytes(device: str) -> int:
+    """Return the header of a device with this name: 0 for PPP and tunnels, 14 for others.
+
+    `attach` reads the real link type of its device instead.
+    """
+    return 0 if HEADERLESS.match(device) else HEADER_BYTES
 
 
 def settings(
@@ -73,8 +105,7 @@ def settings(
     )
     if words is None:
         return None
-    # tbf counts the header of each packet.
-    counted_bps = round(rate_bps * (packet_bytes + HEADER_BYTES) / packet_bytes)
+    counted_bps = shaper_bps(rate_bps, packet_bytes)
     if shapes:
         tc = [f"tc qdisc replace dev {DEVICE} root {words.text}"]
     else:
