@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native
 from forebay.kernel import attachments, programs, records, tcx
+from forebay.kernel.namespaces import cookie
 from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
@@ -246,7 +247,7 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
     )
     mine: list[str] = []
     try:
-        mine = objects(records.attached_to("eth0"))
+        mine = objects(attachments.attached_to("eth0"))
         measured, looks = _watched(link, tag, random.Random(seed))
     finally:
         attachments.detach("eth0")
@@ -258,14 +259,14 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
 
 
 def objects(attached: records.Attached | None = None) -> list[str]:
-    """The kernel's BPF programs and maps, or those that are pinned for a law."""
-    found = []
-    for kind in ("prog", "map"):
-        for one in answer("bpftool", "-j", "-f", kind, "show") or []:
-            paths = [Path(path) for path in one.get("pinned", [])]
-            if attached is None or any(attached.pinned in path.parents for path in paths):
-                found.append(f"{kind} {one['id']}")
-    return found
+    """Return the kernel's BPF programs and maps, or those of a law."""
+    if attached is not None:
+        return [f"prog {attached.program}", *(f"map {it}" for it in attached.maps.values())]
+    return [
+        f"{kind} {it['id']}"
+        for kind in ("prog", "map")
+        for it in answer("bpftool", "-j", kind, "show") or []
+    ]
 
 
 def traces(mine: list[str]) -> str:
@@ -278,7 +279,7 @@ def traces(mine: list[str]) -> str:
             *(map(str, tcx.attached(socket.if_nametoindex("eth0"))) if tcx.offered() else ()),
             sh(f"""
             tc qdisc show dev eth0; tc filter show dev eth0 egress
-            find /run/forebay -name "*@{records.namespace()}*" 2> /dev/null || true
+            find /run/forebay -name "*@{cookie()}*" 2> /dev/null || true
         """),
         ]
     )
@@ -389,7 +390,7 @@ def inside(path: Path, given: argparse.Namespace) -> None:
     link, tag = case(path, given.set), os.environ[INSIDE]
     if BUILT in os.environ:
         built = Path(os.environ[BUILT])
-        programs.compile_law = lambda law, into, *_: Path(shutil.copy(built / f"{law}.o", into))
+        programs.compile_law = lambda law, *_: (built / f"{law}.o").read_bytes()
     # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
     with traffic(link, tag, [time.monotonic() + 0.2] * link.flows):
         time.sleep(1 + 2 * link.rtt_s)
@@ -437,7 +438,8 @@ def virtual(given: argparse.Namespace) -> str:
     if given.front == programs.CLASSIFIER:
         (given.out / "built").mkdir(exist_ok=True)
         for law in case(given.scenario, given.set).laws:
-            programs.compile_law(law["kind"], given.out / "built", given.front, "")
+            compiled = programs.compile_law(law["kind"], given.front, "")
+            (given.out / "built" / f"{law['kind']}.o").write_bytes(compiled)
         command = f"{BUILT}=$OUT/built {command}"
     with flows_program() as built:
         shutil.copy(built, given.out)

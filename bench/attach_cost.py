@@ -21,11 +21,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench.attach import Case, case, sh
 from forebay.kernel import attachments, devices, records, tcx
+from forebay.kernel.programs import call
 
 #: Ethernet, IPv4 and UDP take 42 of the 64.
 PAYLOAD_BYTES = 22
@@ -81,8 +83,8 @@ def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[R
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach("law", law["kind"], params, rate=RATE, buffer=link.buffer)
     try:
-        attached = records.attached_to("law")
-        program_ns = _program_ns(attached.pinned / "program", folder / "frame")
+        attached = attachments.attached_to("law")
+        program_ns = _program_ns(attached.program, folder / "frame")
         _shape("bare", attached)
         return turns_ns(turns, folder), program_ns
     finally:
@@ -99,28 +101,26 @@ def without(
     ).attached
     _shape("bare", attached)
     _shape("law", attached)
-    pinned = attached.pinned.with_name("empty")
-    if empty:
-        records.mount()
-        sh(f"bpftool prog load {folder}/empty.o {pinned} type tc")
-        if tcx.offered():
-            tcx.attach(attached.ifindex, pinned)
-        else:
-            sh(f"""
-                tc qdisc add dev law clsact
-                tc filter add dev law egress bpf direct-action pinned {pinned}
-            """)
-    try:
-        return turns_ns(turns, folder)
-    finally:
-        sh("tc qdisc del dev law root")
+    with ExitStack() as undo:
+        undo.callback(sh, "tc qdisc del dev law root")
         if empty:
+            file_system = undo.enter_context(tcx.file_system())
+            pin = Path(f"/proc/self/fd/{file_system}/empty")
+            call(
+                *("bpftool", "prog", "load", f"{folder}/empty.o", str(pin), "type", "tc"),
+                files=[file_system],
+            )
             if tcx.offered():
-                tcx.detach(attached.ifindex, pinned)
+                with tcx.opened(pin) as program:
+                    tcx.attach(attached.ifindex, program)
+                (identifier,) = tcx.attached(attached.ifindex)
+                undo.callback(tcx.detach, attached.ifindex, identifier)
             else:
-                sh("tc qdisc del dev law clsact")
-            pinned.unlink()
-            records.tidy()
+                sh("tc qdisc add dev law clsact")
+                undo.callback(sh, "tc qdisc del dev law clsact")
+                words = ["tc", "filter", "add", "dev", "law", "egress", "bpf", "direct-action"]
+                call(*words, "pinned", str(pin), files=[file_system])
+        return turns_ns(turns, folder)
 
 
 def _shape(device: str, attached: records.Attached) -> None:
@@ -159,8 +159,8 @@ def _spread(values: list[float]) -> float:
     return (third - first) / 1.349
 
 
-def _program_ns(program: Path, frame: Path) -> float:
-    words = ["bpftool", "-j", "prog", "run", "pinned", str(program), "data_in", str(frame)]
+def _program_ns(program: int, frame: Path) -> float:
+    words = ["bpftool", "-j", "prog", "run", "id", str(program), "data_in", str(frame)]
     runs = [
         json.loads(sh(" ".join([*words, "repeat", str(RUN_PKTS)])))["duration"] for _ in range(12)
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.main import FAILED
 from forebay.cli.options import LawKind, Settings, print_table, settings
@@ -24,13 +26,14 @@ Device = Annotated[str, typer.Argument(metavar="DEV", help="Network device, such
 
 @contextmanager
 def _kernel() -> Iterator[None]:
-    """What the kernel refuses is one line."""
+    """Print what the kernel refuses as one line."""
+    from forebay.kernel.devices import shown
     from forebay.kernel.programs import KernelError
 
     try:
         yield
     except KernelError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(shown(str(error)), err=True)
         raise typer.Exit(FAILED) from None
 
 
@@ -54,7 +57,8 @@ def attach(
         that is there if it is left out.
     buffer: Its buffer, such as 500p; 250p if it is left out.
     set_: A parameter of the law, such as target=50p or target=20ms.
-    design KEYS: Design the law for flows and round trips, such as flows=60,rtt=246ms.
+    design KEYS: Design the law for flows and round trips, such as flows=60,rtt=246ms, and for their
+        sender, such as tcp=cubic.
     ecn: Mark packets that can be marked instead of dropping them.
     front: Where the law stands: classifier, before a shaper, or qdisc, which shapes itself (Linux
         6.16); what the kernel offers if it is left out.
@@ -80,18 +84,41 @@ def attach(
         for step in done.steps:
             print(shlex.join(step.words))
         return
+    from forebay.kernel.devices import quoted, shown
+
     how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
-    print(f"{device}: {law} as {how}; `forebay stats {device}`, `forebay detach {device}`")
+    word = quoted(device)
+    print(f"{shown(device)}: {law} as {how}; `forebay stats {word}`, `forebay detach {word}`")
 
 
 @with_options
-def detach(device: Device, /) -> None:
-    """Take the law from a device, and give back the queue that it had."""
-    from forebay.kernel import attachments
+def detach(
+    device: Annotated[str | None, typer.Argument(metavar="DEV")] = None, /, *, stale: bool = False
+) -> None:
+    """Take the law from a device, and restore the qdiscs that it had.
 
+    device DEV: Network device, by its present name.
+    stale: Remove the records of devices that are gone, and damaged ones, instead.
+    """
+    from forebay.kernel import attachments
+    from forebay.kernel.devices import shown
+
+    if stale == (device is not None):
+        raise ScenarioError("detach: give a device, or --stale without one")
     with _kernel():
+        if device is None:
+            gone, damaged = attachments.detach_stale()
+            for record in gone:
+                print(f"{shown(record.device)}: {record.law} was gone; its record is removed")
+            for problem in damaged:
+                print(f"{problem.file}: removed ({problem.why})")
+            if not gone and not damaged:
+                print("no stale record")
+            return
         done = attachments.detach(device)
-    print(f"{device}: {done.law} is gone")
+    for note in done.notes:
+        print(note)
+    print(f"{shown(done.device)}: {done.law or 'the law'} is gone")
 
 
 @with_options
@@ -130,9 +157,15 @@ def stats(
 
     from forebay.kernel import statistics
 
+    heading: list[str] = []
     while True:
         with _kernel():
             found = [statistics.seen(device)] if device else statistics.all_seen()
+            hidden = [statistics.hidden(one) for one in found]
+        if not heading:
+            _print_problems()
+            for line in filter(None, hidden):
+                print(line, file=sys.stderr)
         if as_json:
             print(
                 json.dumps([one.as_json() for one in found], indent=None if watch else 1),
@@ -141,9 +174,10 @@ def stats(
         elif prometheus:
             print(statistics.prometheus(found), end="", flush=True)
         else:
-            _show(found)
+            heading = _show(found, heading)
         if not watch:
             return
+        heading = heading or ["shown"]
         time.sleep(1)
 
 
@@ -157,28 +191,43 @@ def list_(*, as_json: bool = False) -> None:
 
     from forebay.base import quantities
     from forebay.base.terminal_table import Column
-    from forebay.kernel import records
+    from forebay.kernel import attachments, records
+    from forebay.kernel.devices import shown
 
-    found = records.everything()
+    found, _ = records.read()
+    _print_problems()
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
         return
     columns = [
         Column(name, left=True) for name in ("device", "law", "rate", "engine", "parameters")
     ]
-    here = records.namespace()
     rows = []
     for one in found:
-        elsewhere = " (another namespace)" if one.namespace != here else ""
-        gone = GONE if not elsewhere and not records.exists(one) else ""
+        with _kernel():
+            state = attachments.state(one)
+            name = attachments.present_name(one) or one.device
         params = ", ".join(f"{key}={value}" for key, value in one.params.items())
         rate = quantities.rate(one.rate_bps)
-        rows.append([one.device + elsewhere + gone, one.law, rate, one.engine, params])
+        where = f" ({state})" if state else ""
+        rows.append([shown(name) + where, one.law, rate, one.engine, params])
     print_table(columns, rows)
 
 
-def _show(found: list[LawCounts]) -> None:
-    from forebay.base.terminal_table import Column
+def _print_problems() -> None:
+    """Name the records that cannot be used, a line each."""
+    from forebay.kernel import records
+
+    for problem in records.read()[1]:
+        print(problem, file=sys.stderr)
+
+
+def _show(found: list[LawCounts], heading: list[str]) -> list[str]:
+    """Print a table, without its heading where that is as `heading`; return the heading."""
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, RowGroup
+    from forebay.cli.options import console
+    from forebay.kernel.devices import shown
 
     heads = [
         *("device", "law", "queue [packets]", "mean", "deviation", "delay [ms]", "signals [%]"),
@@ -190,7 +239,7 @@ def _show(found: list[LawCounts]) -> None:
 
     rows = [
         [
-            *(one.device + ("" if one.present else GONE), one.law),
+            *(shown(one.device) + ("" if one.present else GONE), one.law),
             *(text(one.queue_pkts), text(one.queue_mean_pkts)),
             *(text(one.queue_std_pkts), text(one.delay_mean_s, 1, 1e3), text(one.p, 3, 100)),
             *(text(one.marks, 0), text(one.drops, 0), text(one.overflows, 0)),
@@ -198,4 +247,12 @@ def _show(found: list[LawCounts]) -> None:
         ]
         for one in found
     ]
-    print_table([Column.from_heading(head) for head in heads], rows)
+    columns = [Column.from_heading(head) for head in heads]
+    screen = console()
+    lines = list(terminal_table.table(columns, [RowGroup(rows)], screen.width))
+    rule = next((at for at, line in enumerate(lines) if line.plain.startswith("─")), -1)
+    above = [line.plain for line in lines[: rule + 1]]
+    repeated = bool(above) and above == heading
+    for line in lines[rule + 1 : rule + 1 + len(rows)] if repeated else lines:
+        screen.print(line, soft_wrap=True)
+    return above

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import struct
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from typing import Any
 import forebay._native as _native
 from forebay._native import LawTwin, ScenarioError
 from forebay.base import quantities, registries
-from forebay.kernel import devices, privileges, programs, records, tcx
-from forebay.kernel.devices import CHILD, HANDLE, PREFERENCE, Device
+from forebay.kernel import devices, namespaces, privileges, programs, records, tcx
+from forebay.kernel.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.kernel.programs import (
     CLASSIFIER,
     FRONTS,
@@ -27,7 +28,8 @@ from forebay.kernel.programs import (
     call,
     hexadecimal,
 )
-from forebay.kernel.records import Attached
+from forebay.kernel.records import Attached, RecordProblem
+from forebay.scenarios import router
 
 #: Of a buffer that is not given, as `forebay link` has it.
 BUFFER = "250p"
@@ -46,18 +48,25 @@ ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 @dataclass(frozen=True)
 class AttachStep:
-    """A step of attaching, as one would type it."""
+    """A step of attaching, as one would type it.
+
+    Attributes
+    ----------
+    words : list of str
+        The command.
+    act : callable, optional
+        What does the step, where it is not the command itself: it is given the file descriptor of
+        a BPF file system in which the law's program is pinned, or -1 without a program.
+    """
 
     words: list[str]
-    undo: Callable[[], object] | None = None
-    #: What does it, where the program that has these words may be too old.
-    do: Callable[[], object] | None = None
+    act: Callable[[int], object] | None = None
 
-    def run(self) -> None:
-        if self.do is None:
+    def run(self, file_system: int) -> None:
+        if self.act is None:
             call(*self.words)
         else:
-            self.do()
+            self.act(file_system)
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,25 @@ class AttachPlan:
     steps: list[AttachStep]
     twin: LawTwin | None
     #: What one should know of it, a line each.
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Detached:
+    """What `detach` did.
+
+    Attributes
+    ----------
+    device : str
+        The device's present name, or the one that it had.
+    law : str
+        The law that was there; empty without a record of it.
+    notes : list of str
+        What one should know of it, a line each.
+    """
+
+    device: str
+    law: str
     notes: list[str]
 
 
@@ -82,105 +110,172 @@ def plan(
     design: Mapping[str, str] | None = None,
     front: str | None = None,
 ) -> AttachPlan:
-    """How a law would be attached; nothing is touched.
+    """Return how a law would be attached; nothing is touched.
 
-    device: name of the network device. law, params: as `forebay laws` and a scenario have them.
-    rate: of the shaper that is made, such as "15Mbit/s"; None for the one that is there. buffer: of
-    that shaper. design: `flows` and `rtt` that the law is designed for, such as "60" and "246ms".
-    front: "classifier", before the shaper, or "qdisc", which shapes itself; None for what the
-    kernel offers.
+    Parameters
+    ----------
+    device : str
+        Name of the network device.
+    law, params
+        As `forebay laws` and a scenario have them.
+    rate : str, optional
+        Rate of IP packets of the shaper that is made, such as "15Mbit/s". By default the law
+        stands before the shaper that is there.
+    buffer : str, optional
+        Buffer of that shaper.
+    ecn : bool
+        Mark packets that can be marked.
+    design : dict, optional
+        `flows`, `rtt` and `tcp` that the law is designed for, such as "60", "246ms" and "cubic".
+    front : str, optional
+        "classifier", before the shaper, or "qdisc", which shapes itself. By default what the
+        kernel offers.
 
-    Raises `ScenarioError`.
+    Raises
+    ------
+    ScenarioError
+        If the law cannot be attached so.
     """
     programs.need("tc", "ip")
     found = devices.device(device)
-    for one in records.everything():
-        if one.namespace == records.namespace() and one.ifindex == found.ifindex:
-            raise ScenarioError(
-                f'DEV: found "{device}", which has {one.law}, allowed: after `forebay detach '
-                f"{device}`; `forebay set {device} KEY=VALUE` changes it"
-            )
-    made: list[str] = []
-    steps: list[AttachStep] = []
-    before = None
+    _refuse_second(found)
     if rate is None:
         if buffer is not None:
             raise ScenarioError("--buffer: found without --rate, allowed: with it")
-        rate_bps = devices.rate_of(found)
+        rate_bps, before = devices.rate_of(found), None
     else:
         rate_bps = round(_native.quantity("--rate", rate, "rate"))
-        before = devices.root_before(found)
-        made.append("shaper")
+        before = devices.qdiscs_before(found)
     buffer_pkts = _native.quantity("--buffer", buffer or BUFFER, "queue")
     given = dict(params or {})
     notes = []
     if design:
         given, note = _designed(law, found, rate_bps, buffer_pkts, given, design)
         notes.append(note)
-    twin = _twin(law, given, rate_bps, buffer_pkts, found.packet_bytes)
     attached = Attached(
         device=device,
         ifindex=found.ifindex,
-        namespace=records.namespace(),
+        namespace=namespaces.cookie(),
         law=law,
         params=given,
         rate_bps=rate_bps,
         buffer_pkts=buffer_pkts,
         packet_bytes=found.packet_bytes,
+        header_bytes=found.header_bytes,
         ecn=ecn,
-        engine=_front(front, law, twin, shapes=bool(made), ecn=ecn),
-        made=made,
+        engine=CLASSIFIER,
+        made=[] if rate is None else ["shaper"],
         before=before,
+        boot=records.boot(),
     )
-    if made:
-        steps.append(AttachStep(shaper(attached, found), partial(devices.restore, device, before)))
+    twin = _twin(attached)
+    attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
     if twin is None:
-        words = _own_qdisc(attached, found)
-        if not made:
+        return _plan_own_qdisc(attached, found, notes)
+    notes += _rate_notes(attached)
+    return _plan_law(attached, found, twin, notes)
+
+
+def _refuse_second(found: Device) -> None:
+    """Raise `ScenarioError` where the device has a law."""
+    name = shown(found.name)
+    present = devices.installed(found.name, found.ifindex)
+    for record in records.read()[0]:
+        if _is_of(record, found.ifindex, present) and _is_there(record, present):
             raise ScenarioError(
-                f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has "
-                "no queue before a shaper that is there"
+                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
+                f"{quoted(found.name)}`; `forebay set {quoted(found.name)} KEY=VALUE` changes it"
             )
-        parent = ["parent", f"{HANDLE}1", "handle", CHILD]
-        steps.append(
-            AttachStep(["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()])
+    if present.shaper or devices.law_programs(present):
+        raise ScenarioError(
+            f"DEV: {name} has a law of Forebay without a record that can be read; "
+            f"`forebay detach {quoted(found.name)}` removes it"
         )
-        notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
-        return AttachPlan(replace(attached, engine=words.qdisc), steps, None, notes)
+
+
+def _plan_own_qdisc(attached: Attached, found: Device, notes: list[str]) -> AttachPlan:
+    """Plan the kernel's own qdisc for a law."""
+    name = quoted(found.name)
+    shapes = registries.parameter(attached.law, router.OWN_RATE) is not None
+    words = _own_qdisc(attached, found, shapes=shapes)
+    if not attached.made:
+        raise ScenarioError(
+            f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
+            f"queue before the shaper of {name}"
+        )
+    attached = replace(attached, engine=words.qdisc)
+    notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
+    root = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+    if shapes:
+        return AttachPlan(attached, [AttachStep([*root, *words.text.split()])], None, notes)
+    notes += _rate_notes(attached)
+    parent = ["parent", f"{HANDLE}1", "handle", CHILD]
+    child = ["tc", "qdisc", "add", "dev", found.name, *parent, *words.text.split()]
+    return AttachPlan(
+        attached, [AttachStep(shaper(attached, found)), AttachStep(child)], None, notes
+    )
+
+
+def _plan_law(attached: Attached, found: Device, twin: LawTwin, notes: list[str]) -> AttachPlan:
+    """Plan a law in fixed point."""
+    steps = []
+    if "shaper" in attached.made:
+        steps.append(AttachStep(shaper(attached, found)))
     if attached.engine == QDISC:
         return AttachPlan(attached, steps, twin, notes)
-    program = attached.pinned / "program"
-    pinned = ["pinned", str(program)]
     if tcx.offered():
-        made.append("tcx")
-        steps.append(
-            AttachStep(
-                ["bpftool", "net", "attach", "tcx_egress", *pinned, "dev", device],
-                partial(tcx.detach, found.ifindex, program),
-                partial(tcx.attach, found.ifindex, program),
+        attached = replace(attached, made=[*attached.made, "tcx"])
+        words = ["bpftool", "net", "attach", "tcx_egress", "name", programs.PROGRAM_NAME]
+
+        def attach_tcx(file_system: int) -> None:
+            with tcx.opened(_pin(file_system)) as program:
+                tcx.attach(found.ifindex, program)
+
+        steps.append(AttachStep([*words, "dev", found.name], attach_tcx))
+        others = tcx.attached(found.ifindex)
+        if others:
+            notes.append(
+                f"the law runs before the {len(others)} BPF program"
+                f"{'s' if len(others) > 1 else ''} at the egress of {shown(found.name)}: it also "
+                "counts packets that they take away"
             )
-        )
         return AttachPlan(attached, steps, twin, notes)
-    if not found.has_clsact:
-        made.append("clsact")
-        steps.append(
-            AttachStep(
-                ["tc", "qdisc", "add", "dev", device, "clsact"],
-                partial(call, "tc", "qdisc", "del", "dev", device, "clsact"),
-            )
-        )
-    steps.append(
-        AttachStep(
-            [*_filter("add", device), "handle", "1", "bpf", "direct-action", *pinned],
-            partial(call, *_filter("del", device)),
-        )
-    )
+    preference = devices.PREFERENCE
+    if found.has_clsact:
+        preference = devices.first_preference(found.name)
+    else:
+        attached = replace(attached, made=[*attached.made, "clsact"])
+        steps.append(AttachStep(["tc", "qdisc", "add", "dev", found.name, "clsact"]))
+    attached = replace(attached, made=[*attached.made, "filter"])
+    words = devices.filter_words("add", found.name, preference)
+    words += ["handle", FILTER_HANDLE, "bpf", "direct-action", "pinned"]
+
+    def attach_filter(file_system: int) -> None:
+        call(*words, str(_pin(file_system)), files=[file_system])
+
+    steps.append(AttachStep([*words, "PROGRAM"], attach_filter))
     return AttachPlan(attached, steps, twin, notes)
+
+
+def _rate_notes(attached: Attached) -> list[str]:
+    """Say what the shaper's number is, where it is not the rate that was given."""
+    counted_bps = shaper_bps(attached)
+    if "shaper" not in attached.made or counted_bps == attached.rate_bps:
+        return []
+    packet = attached.packet_bytes - attached.header_bytes
+    kind = "tbf" if attached.engine != QDISC else "qdisc"
+    return [
+        f"{kind} rate {counted_bps}bit carries {quantities.rate(attached.rate_bps)} of IP packets: "
+        f"it counts {attached.packet_bytes} bytes for each {packet}-byte packet"
+    ]
 
 
 @records.alone()
 def attach(*args: Any, **kwargs: Any) -> AttachPlan:
-    """`plan`, done. A failure leaves the device as it was.
+    """Do what `plan` returns. A failure leaves the device as it was.
+
+    The law is held by the device alone: no process, pin or mount keeps it. Afterwards the kernel is
+    asked whether it is there.
 
     Raises `ScenarioError`, and `KernelError` where the kernel refuses.
     """
@@ -191,63 +286,327 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
         privileges.need(privileges.LAW, "attach")
         programs.need("bpftool", "clang")
     with ExitStack() as undo:
-        undo.callback(records.tidy)
-        if wanted.twin is not None:
-            records.mount()
-        # First, so that `detach` removes what a command leaves that is killed on its way.
-        undo.callback(attached.file.unlink, missing_ok=True)
+        # `detach` needs the record where something cannot be undone, and where this is killed.
+        undo.callback(lambda: _undo(attached))
         attached.write()
-        if wanted.twin is not None:
-            undo.callback(_unload, attached)
-            attached.pinned.mkdir()
-            _load(attached, wanted.twin)
-        for step in wanted.steps:
-            step.run()
-            if step.undo is not None:
-                undo.callback(_quietly, step.undo)
+        with ExitStack() as loading:
+            file_system = -1
+            if wanted.twin is not None:
+                file_system = loading.enter_context(tcx.file_system())
+                attached = _load(attached, wanted.twin, file_system)
+                # With the numbers by which the law is found, before anything holds it.
+                attached.write()
+            for step in wanted.steps:
+                step.run(file_system)
+        _verify(attached)
         undo.pop_all()
-    return wanted
+    return replace(wanted, attached=attached)
+
+
+def _undo(attached: Attached) -> None:
+    with suppress(KernelError):
+        _remove(attached, attached.device)
+        attached.forget()
+
+
+def _verify(attached: Attached) -> None:
+    """Raise `KernelError` where the kernel has not what was attached.
+
+    This process holds nothing of it any more, and the programs that are asked never did.
+    """
+    present = devices.installed(attached.device, attached.ifindex)
+    if not _is_there(attached, present):
+        raise KernelError(f"attach: the kernel did not keep {attached.law} on {attached.device}")
+    if attached.engine in FRONTS:
+        _active(attached)
 
 
 @records.alone()
-def detach(device: str) -> Attached:
-    """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
+def detach(device: str) -> Detached:
+    """Take the law from a device, give back what was there, and ask the kernel afterwards.
+
+    The device is the one that the kernel has a law of, whatever its name is now.
+
+    Raises
+    ------
+    ScenarioError
+        If the device has no law.
+    KernelError
+        If something of the law is still there afterwards; its record stays then.
+    """
     privileges.need(privileges.NETWORK, "detach")
-    try:
-        attached = records.attached_to(device)
-    except ScenarioError:
-        # Of an `attach` that was killed before it had a record.
-        records.tidy()
-        raise
-    if records.exists(attached):
-        if "tcx" in attached.made:
-            _quietly(partial(tcx.detach, attached.ifindex, attached.pinned / "program"))
-        elif attached.engine == CLASSIFIER:
-            _quietly(partial(call, *_filter("del", device)))
-        if "clsact" in attached.made and not answer(
-            "tc", "-j", "filter", "show", "dev", device, "ingress"
-        ):
-            call("tc", "qdisc", "del", "dev", device, "clsact")
-        root = devices.device(device, up=False).root
-        # Another one is no longer ours to remove.
-        if "shaper" in attached.made and root.get("handle") == HANDLE:
-            devices.restore(device, attached.before)
-    _unload(attached)
-    attached.file.unlink(missing_ok=True)
-    records.tidy()
+    programs.need("tc", "ip")
+    attached = find(device)
+    if attached is None:
+        return _detach_without_record(device)
+    if attached.program:
+        privileges.need(privileges.LAW, "detach")
+    name = _name_here(attached)
+    notes = []
+    if name is not None:
+        if name != attached.device:
+            notes.append(f"{shown(attached.device)} is called {shown(name)} now")
+        notes += _remove(attached, name)
+    else:
+        notes += _remove_elsewhere(attached)
+        name = attached.device
+    attached.forget()
+    return Detached(name, attached.law, notes)
+
+
+@records.alone()
+def detach_stale() -> tuple[list[Attached], list[RecordProblem]]:
+    """Remove the records of laws that are gone with their devices, and those that are damaged.
+
+    A law that the kernel still has, on a device that was moved, keeps its record. Returns what was
+    removed.
+
+    Raises `ScenarioError`, `KernelError`.
+    """
+    privileges.need(privileges.NETWORK, "detach")
+    attached, problems = records.read()
+    stale = [record for record in attached if state(record) == GONE]
+    for record in stale:
+        _unregister(record)
+        record.forget()
+    damaged = [problem for problem in problems if not problem.later]
+    for problem in damaged:
+        problem.remove()
+    return stale, damaged
+
+
+def _detach_without_record(device: str) -> Detached:
+    """Remove a law whose record is lost or damaged. Raises `ScenarioError` where there is none."""
+    ifindex = devices.index(device)
+    present = None if ifindex is None else devices.installed(device, ifindex)
+    ours = [] if present is None else devices.law_programs(present)
+    if ifindex is None or present is None or not (ours or present.shaper):
+        raise _no_law(device)
+    for program in ours:
+        _remove_program(device, ifindex, program)
+    if present.shaper:
+        devices.restore(ifindex, None)
+    left = devices.installed(device, ifindex)
+    if left.shaper or devices.law_programs(left):
+        raise KernelError(f"detach: {shown(device)} still has a law; nothing else was changed")
+    for problem in records.read()[1]:
+        if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
+            problem.remove()
+    note = "its record was lost, so that the kernel's default qdisc was given to the device"
+    return Detached(device, "", [note] if present.shaper else [])
+
+
+# --- where a law is -----------------------------------------------------------------------------
+
+#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
+ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
+INTERRUPTED = "attach was interrupted"
+
+
+def find(device: str) -> Attached | None:
+    """Return what is attached to a device of this namespace; None where nothing is.
+
+    A device is found by its number, which a new name does not change, and by the law that the
+    kernel has on it, which goes with it into another namespace.
+    """
+    here = namespaces.cookie()
+    attached, _ = records.read()
+    ifindex = devices.index(device)
+    if ifindex is not None:
+        present = devices.installed(device, ifindex)
+        of_device = [it for it in attached if _is_of(it, ifindex, present)]
+        # A device of another name may have had this number.
+        of_device.sort(key=lambda it: not _is_there(it, present))
+        if of_device:
+            return of_device[0]
+    # Its device is gone, was moved, or has a new name while no other has the old one.
+    named = [it for it in attached if it.namespace == here and it.device == device]
+    named = [it for it in named if ifindex is None or _name_here(it) is None]
+    return named[0] if named else None
+
+
+def attached_to(device: str) -> Attached:
+    """Return what is attached to a device here. Raises `ScenarioError` where nothing is."""
+    attached = find(device)
+    if attached is None:
+        raise _no_law(device)
     return attached
 
 
+def _no_law(device: str) -> ScenarioError:
+    attached, problems = records.read()
+    here = [it for it in attached if it.namespace == namespaces.cookie()]
+    known = ", ".join(sorted({shown(_name_here(it) or it.device) for it in here})) or "none"
+    damaged = "".join(f"; {problem}" for problem in problems)
+    return ScenarioError(
+        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
+        f"{known}{damaged}"
+    )
+
+
+def state(attached: Attached) -> str:
+    """Return where a law is, as `forebay list` says it; empty for one that works here."""
+    name = _name_here(attached)
+    if name is not None:
+        present = devices.installed(name, attached.ifindex)
+        if _is_there(attached, present):
+            return ""
+        rest = present.shaper or ("clsact" in attached.made and present.has_clsact)
+        return INTERRUPTED if rest else GONE
+    if attached.boot != records.boot():
+        return GONE
+    if attached.engine == CLASSIFIER:
+        if not tcx.exists(attached.program):
+            return GONE
+        return MOVED if attached.namespace == namespaces.cookie() else ELSEWHERE
+    if attached.namespace == namespaces.cookie():
+        return GONE
+    return ELSEWHERE if _namespace_of(attached) is not None else GONE
+
+
+def _name_here(attached: Attached) -> str | None:
+    """Return the present name of a law's device; None if it is not in this namespace."""
+    if attached.boot != records.boot():
+        return None
+    if attached.namespace == namespaces.cookie():
+        return devices.name_of(attached.ifindex)
+    return None
+
+
+def present_name(attached: Attached) -> str | None:
+    """Return the present name of the device in this namespace that has a law; None without it."""
+    name = _name_here(attached)
+    if name is None:
+        return None
+    present = devices.installed(name, attached.ifindex)
+    return name if _is_there(attached, present) else None
+
+
+def programs_before(attached: Attached, name: str, ifindex: int) -> int:
+    """Return how many programs and filters of others run before a law. Raises `KernelError`."""
+    present = devices.installed(name, ifindex)
+    if attached.program in present.tcx:
+        return present.tcx.index(attached.program)
+    law = next((it for it in present.filters if it.program == attached.program), None)
+    before = [it for it in present.filters if law and it.preference < law.preference]
+    return len(present.tcx) + len(before)
+
+
+def _is_of(attached: Attached, ifindex: int, present: devices.Installed) -> bool:
+    """Return True if a record is of this device of this namespace."""
+    if attached.boot != records.boot():
+        return False
+    same = attached.ifindex == ifindex and attached.namespace == namespaces.cookie()
+    return same or bool(attached.program and present.has_program(attached.program))
+
+
+def _is_there(attached: Attached, present: devices.Installed) -> bool:
+    """Return True if the kernel has the law on this device."""
+    if attached.engine == CLASSIFIER:
+        return present.has_program(attached.program)
+    return present.shaper
+
+
+def _namespace_of(attached: Attached) -> Path | None:
+    """Return a file of the namespace in which a law was attached; None if there is no more."""
+    for path in namespaces.reachable():
+        with suppress(OSError):
+            if namespaces.inside(path, namespaces.cookie) == attached.namespace:
+                return path
+    return None
+
+
+# --- taking it away -----------------------------------------------------------------------------
+
+
+def _remove(attached: Attached, name: str) -> list[str]:
+    """Remove what there is of a law on a device of this namespace, and ask the kernel afterwards.
+
+    Returns what one should know. Raises `KernelError` where something is left.
+    """
+    notes = []
+    ifindex = devices.index(name)
+    if ifindex is None:
+        raise KernelError(f"detach: {shown(name)} has gone meanwhile")
+    present = devices.installed(name, ifindex)
+    if attached.program and present.has_program(attached.program):
+        _remove_program(name, ifindex, attached.program)
+    if "clsact" in attached.made and present.has_clsact:
+        if devices.filters(name, "ingress") or devices.filters(name, "egress"):
+            notes.append(f"clsact of {shown(name)} stays: it has filters of others")
+        else:
+            call("tc", "qdisc", "del", "dev", name, "clsact")
+    if "shaper" in attached.made:
+        # Another one is not ours to remove.
+        if present.shaper:
+            devices.restore(ifindex, attached.before)
+        elif attached.before is not None or attached.program:
+            notes.append(f"the qdisc of {shown(name)} is no longer Forebay's, and stays as it is")
+    _unregister(attached)
+    left = devices.installed(name, ifindex)
+    if left.shaper or (attached.program and left.has_program(attached.program)):
+        raise KernelError(f"detach: {attached.law} is still on {shown(name)}")
+    return notes
+
+
+def _remove_program(name: str, ifindex: int, program: int) -> None:
+    present = devices.installed(name, ifindex)
+    if program in present.tcx:
+        tcx.detach(ifindex, program)
+    for law in present.filters:
+        if law.program == program:
+            devices.delete_filter(name, law)
+
+
+def _remove_elsewhere(attached: Attached) -> list[str]:
+    """Remove a law whose device is no longer where it was. Raises `KernelError`."""
+    device = shown(attached.device)
+    if state(attached) == GONE:
+        _unregister(attached)
+        return [f"{device} was gone, and its law with it"]
+    for path in namespaces.reachable():
+        with suppress(OSError):
+            place = namespaces.inside(path, partial(_remove_from_any, attached))
+            if place is not None:
+                return [f"{device} was moved to another namespace ({path}): {shown(place)} there"]
+    raise KernelError(
+        f"detach: {device} was moved to a namespace that cannot be found, and still has "
+        f"{attached.law}; run `forebay detach` there"
+    )
+
+
+def _remove_from_any(attached: Attached) -> str | None:
+    """Remove a law from the device of this namespace that has it; its name, None without one."""
+    for ifindex, name in socket.if_nameindex():
+        # A move ends qdiscs and filters; what tcx runs goes with the device.
+        if tcx.offered() and attached.program in tcx.attached(ifindex):
+            _remove(attached, name)
+            return name
+    return None
+
+
+def _unregister(attached: Attached) -> None:
+    if attached.engine == QDISC:
+        _quietly(partial(call, "bpftool", "struct_ops", "unregister", "name", attached.qdisc))
+
+
+# --- changing it --------------------------------------------------------------------------------
+
+
+@records.alone()
 def change(device: str, changes: Mapping[str, str]) -> Attached:
-    """Changes parameters of the law, or `rate` of our shaper, while traffic runs.
+    """Change parameters of the law, or `rate` of our shaper, while traffic runs.
 
     Raises `ScenarioError`, `KernelError`.
     """
     privileges.need(privileges.NETWORK, "set")
-    attached = records.attached_to(device)
-    if not records.exists(attached):
+    attached = attached_to(device)
+    name = _name_here(attached) or device
+    ifindex = devices.index(name)
+    if ifindex is None or not _is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
-            f'DEV: found "{device}", which is gone, allowed: `forebay detach {device}`'
+            f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
+            f"{quoted(device)}`"
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
@@ -263,11 +622,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
                 f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
             )
         new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
-    twins = [
-        _twin(one.law, one.params, one.rate_bps, one.buffer_pkts, one.packet_bytes)
-        for one in (attached, new)
-    ]
-    old, wanted = twins
+    old, wanted = _twin(attached), _twin(new)
     assert old is not None and wanted is not None
     started = [
         name for (name, was), (_, now) in zip(old.state, wanted.state, strict=True) if was != now
@@ -279,16 +634,20 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         )
     privileges.need(privileges.LAW, "set")
     if rate is not None and new.engine == CLASSIFIER:
-        words = shaper(new, devices.device(device))
+        words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])
-    maps = attached.pinned / "maps"
-    (active,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "active"))
-    free = 1 - int(active["formatted"]["value"])
-    _update(maps / "settings", free, settings(new, wanted))
+    free = 1 - _active(attached)
+    _update(attached.maps["settings"], free, settings(new, wanted))
     # One word: every packet has the old settings, or the new ones.
-    _update(maps / "active", 0, struct.pack("<I", free))
+    _update(attached.maps["active"], 0, struct.pack("=I", free))
     new.write()
     return new
+
+
+def _active(attached: Attached) -> int:
+    """Return which of the law's two settings is the active one. Raises `KernelError`."""
+    (active,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["active"]))
+    return int(active["formatted"]["value"])
 
 
 def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
@@ -301,15 +660,16 @@ def shaper(attached: Attached, found: Device) -> list[str]:
     words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
-    burst = burst_bytes(attached.rate_bps, found.packet_bytes)
+    rate_bps = shaper_bps(attached)
+    burst = burst_bytes(rate_bps, found.packet_bytes)
     limit = round(attached.buffer_pkts * found.packet_bytes)
-    rate = f"{attached.rate_bps}bit"
+    rate = f"{rate_bps}bit"
     return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
     """`struct settings` of front.h."""
-    bytes_per_s = attached.rate_bps / 8
+    bytes_per_s = shaper_bps(attached) / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
         twin.interval_ns or WATCHED_NS,
@@ -321,7 +681,13 @@ def settings(attached: Attached, twin: LawTwin) -> bytes:
         round(attached.buffer_pkts * attached.packet_bytes),
         *(value for _, value in twin.config),
     ]
-    return struct.pack(f"<{len(numbers)}q", *numbers)
+    return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def shaper_bps(attached: Attached) -> int:
+    """Return the rate at which the shaper counts, with the header of each packet."""
+    packet_bytes = attached.packet_bytes - attached.header_bytes
+    return router.shaper_bps(attached.rate_bps, packet_bytes, attached.header_bytes)
 
 
 def _factor(x: float) -> int:
@@ -364,19 +730,28 @@ def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, 
     return QDISC
 
 
-def _twin(
-    law: str, params: Mapping[str, Any], rate_bps: int, buffer_pkts: float, packet_bytes: int
-) -> LawTwin | None:
-    registries.law(law)
-    pairs = [(key, quantities.plain(value)) for key, value in params.items()]
+def _twin(attached: Attached) -> LawTwin | None:
+    """Return a law in fixed point; None where only Linux may have the law."""
+    registries.law(attached.law)
+    if not programs.has_header(attached.law):
+        return None
+    pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
     return _native.law_twin(
-        law, pairs, rate_bps=rate_bps, buffer_pkts=buffer_pkts, packet_bytes=packet_bytes
+        attached.law,
+        pairs,
+        rate_bps=shaper_bps(attached),
+        buffer_pkts=attached.buffer_pkts,
+        packet_bytes=attached.packet_bytes,
     )
 
 
-def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
-    """The kernel's own qdisc for the law. Raises `ScenarioError` where there is none."""
+def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.TcWords:
+    """Return the kernel's own qdisc for a law. Raises `ScenarioError` where there is none."""
     pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
+    if shapes:
+        if router.OWN_RATE in attached.params:
+            raise ScenarioError(f"{attached.law}: {router.OWN_RATE}: give the rate by --rate alone")
+        pairs.append((router.OWN_RATE, f"{attached.rate_bps}bit/s"))
     words = _native.tc_words(
         attached.law,
         pairs,
@@ -384,10 +759,10 @@ def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
         rate_bps=attached.rate_bps,
         buffer_pkts=round(attached.buffer_pkts),
         buffer_bytes=None,
-        packet_bytes=found.packet_bytes - found.header_bytes,
+        packet_bytes=found.ip_bytes,
         ecn=attached.ecn,
         header_bytes=found.header_bytes,
-        held=True,
+        held=not shapes,
     )
     if words is None:
         known = [
@@ -408,14 +783,15 @@ def _designed(
     given: Mapping[str, Any],
     design: Mapping[str, str],
 ) -> tuple[dict[str, Any], str]:
-    """Parameters by the law's rule, and a line on them."""
+    """Return parameters by the law's rule, and a line on them."""
     from forebay.theory.design import fitted_gains  # loads scipy
+    from forebay.theory.plant.loaded_link import PLAIN
 
-    unknown = sorted(set(design) - {"flows", "rtt"})
+    unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
         what = unknown[0] if unknown else "no rtt"
         raise ScenarioError(
-            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH"
+            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
         )
     rtts = [
         _native.quantity("--design", it, "time")
@@ -426,69 +802,70 @@ def _designed(
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
     place = fitted_gains.OperatingRange(
-        rate_bps, found.packet_bytes, (rtts[0], rtts[1]), buffer_pkts, flows
+        rate_bps,
+        found.ip_bytes,
+        (rtts[0], rtts[1]),
+        buffer_pkts,
+        flows,
+        tcp=design.get("tcp", PLAIN),
     )
     fitted = fitted_gains.fit(law, place, given)
     return {**dict(fitted.params), **given}, fitted.line
 
 
-def _filter(verb: str, device: str) -> list[str]:
-    return ["tc", "filter", verb, "dev", device, "egress", "protocol", "all", "pref", PREFERENCE]
+def _pin(file_system: int) -> Path:
+    """Return where the law's program is while it is attached."""
+    return Path(f"/proc/self/fd/{file_system}/program")
 
 
-def _load(attached: Attached, twin: LawTwin) -> None:
-    """The program and its maps, with the law's numbers, pinned."""
-    maps = attached.pinned / "maps"
-    with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
-        built = programs.compile_law(attached.law, Path(folder), attached.engine, attached.qdisc)
+def _load(attached: Attached, twin: LawTwin, file_system: int) -> Attached:
+    """Load the program and its maps, with the law's numbers; return the record with their numbers.
+
+    Nothing holds them but the file system, which ends with the command.
+    """
+    built = programs.compile_law(attached.law, attached.engine, attached.qdisc)
+    with programs.in_memory(built) as (file, path):
         if attached.engine == QDISC:
-            _register(attached, built, maps)
+            program = _register(attached, path, file)
         else:
-            program = str(attached.pinned / "program")
-            words = ["bpftool", "prog", "load", str(built), program, "type", "tc"]
-            call(*words, "pinmaps", str(maps))
-    _update(maps / "settings", 0, settings(attached, twin))
-    (empty,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
-    fields = list(empty["formatted"]["value"]["law"])
+            pin = str(_pin(file_system))
+            words = ["bpftool", "prog", "load", path, pin, "type", "tc"]
+            call(*words, files=[file, file_system])
+            shown_words = ["bpftool", "-j", "prog", "show", "pinned", pin]
+            program = json.loads(call(*shown_words, files=[file_system]))
+    maps = {}
+    for identifier in program["map_ids"]:
+        named = answer("bpftool", "-j", "map", "show", "id", str(identifier))
+        maps[named["name"]] = identifier
+    attached = replace(attached, program=program["id"], maps=maps)
+    _update(maps["settings"], 0, settings(attached, twin))
+    (empty,) = answer("bpftool", "-j", "map", "dump", "id", str(maps["running"]))
+    names = list(empty["formatted"]["value"]["law"])
     start = dict(twin.state)
     raw = bytes(int(byte, 16) for byte in empty["value"])
-    values = [start.get(name, 0) for name in fields]
-    law = struct.pack(f"<{len(values)}q", *values)
+    values = [start.get(name, 0) for name in names]
+    law = struct.pack(f"={len(values)}q", *values)
     # The law's state is the last field.
-    _update(maps / "running", 0, raw[: len(raw) - len(law)] + law)
+    _update(maps["running"], 0, raw[: len(raw) - len(law)] + law)
+    return attached
 
 
-def _register(attached: Attached, built: Path, maps: Path) -> None:
-    """A qdisc of ours, which the kernel then knows by its name."""
-    call("bpftool", "struct_ops", "register", str(built))
+def _register(attached: Attached, path: str, file: int) -> Any:
+    """Register a qdisc of ours, which the kernel then knows by its name; return its program."""
+    call("bpftool", "struct_ops", "register", path, files=[file])
     # Not every bpftool gives valid JSON here.
     enqueue = ENQUEUES.search(call("bpftool", "-j", "struct_ops", "dump", "name", attached.qdisc))
     if enqueue is None:
         raise KernelError("bpftool struct_ops dump: names no program")
-    program = answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
-    maps.mkdir()
-    for one in program["map_ids"]:
-        named = answer("bpftool", "-j", "map", "show", "id", str(one))["name"]
-        call("bpftool", "map", "pin", "id", str(one), str(maps / named))
+    return answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
 
 
-def _update(path: Path, key: int, value: bytes) -> None:
+def _update(identifier: int, key: int, value: bytes) -> None:
     call(
-        *("bpftool", "map", "update", "pinned", str(path)),
-        *("key", *hexadecimal(struct.pack("<I", key))),
+        *("bpftool", "map", "update", "id", str(identifier)),
+        *("key", *hexadecimal(struct.pack("=I", key))),
         *("value", *hexadecimal(value)),
     )
-
-
-def _unload(attached: Attached) -> None:
-    """Removes what is pinned for a device, and the folder."""
-    folder = attached.pinned
-    if attached.engine == QDISC:
-        _quietly(partial(call, "bpftool", "struct_ops", "unregister", "name", attached.qdisc))
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    with suppress(FileNotFoundError):
-        folder.rmdir()
 
 
 def _quietly(act: Callable[[], object]) -> None:

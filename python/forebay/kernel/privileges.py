@@ -9,7 +9,7 @@ from forebay._native import ScenarioError
 #: Bits of a set of capabilities (capabilities(7)).
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 NETWORK = ("CAP_NET_ADMIN",)
-#: CAP_SYS_ADMIN mounts the file system in which a law outlives its command.
+#: CAP_SYS_ADMIN finds a law's maps by their identifiers.
 LAW = ("CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ BPF = Path(__file__).with_name("bpf")
 #: Where a law in fixed point stands: before a shaper, or in a qdisc that shapes itself.
 CLASSIFIER, QDISC = "classifier", "qdisc"
 FRONTS = (CLASSIFIER, QDISC)
+#: The name of the classifier in the kernel.
+PROGRAM_NAME = "forebay"
 #: What a distribution calls the package of each, as Debian does.
 PACKAGES = {"tc": "iproute2", "ip": "iproute2", "bpftool": "bpftool", "clang": "clang"}
 #: A header that comes in a package of its own.
@@ -60,25 +64,50 @@ def need_types() -> None:
         )
 
 
-def call(*words: str) -> str:
-    """What a program prints. Raises `KernelError` with its last line."""
+def call(*words: str, files: Sequence[int] = ()) -> str:
+    """Run a program, and return what it prints.
+
+    Parameters
+    ----------
+    words : str
+        The program and its arguments.
+    files : sequence of int, optional
+        File descriptors that the program inherits, under the same numbers.
+
+    Raises
+    ------
+    KernelError
+        If it fails; the text has the line in which it says why.
+    """
+    return os.fsdecode(_output(*words, files=files))
+
+
+def answer(*words: str) -> Any:
+    """Return what a program prints as JSON; an empty list where it prints nothing.
+
+    Raises `KernelError`. A device's name may have any byte: iproute2 writes control characters as
+    they are, and an apostrophe as no JSON has it.
+    """
+    text = re.sub(r"\\(.)", lambda escape: "'" if escape[1] == "'" else escape[0], call(*words))
+    try:
+        return json.loads(text or "[]", strict=False)
+    except ValueError:
+        raise KernelError(f"{shlex.join(words)}: printed no JSON") from None
+
+
+def _output(*words: str, files: Sequence[int] = ()) -> bytes:
     program = find(words[0])
     if program is None:
         need(words[0])
     done = subprocess.run(
-        [program or words[0], *words[1:]], capture_output=True, text=True, check=False
+        [program or words[0], *words[1:]], capture_output=True, check=False, pass_fds=files
     )
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        wanted = [line for line in lines if "Error" in line or "libbpf" in line] or lines
-        why = wanted[0].strip() if wanted else f"status {done.returncode}"
-        raise KernelError(f"{' '.join(words)}: {why}")
+        lines = [line for line in os.fsdecode(done.stderr).splitlines() if line.strip()]
+        causes = [line for line in lines if "Error" in line or "libbpf" in line] or lines
+        why = causes[0].strip() if causes else f"status {done.returncode}"
+        raise KernelError(f"{shlex.join(words)}: {why}")
     return done.stdout
-
-
-def answer(*words: str) -> Any:
-    """The same as JSON; an empty list where it prints nothing."""
-    return json.loads(call(*words) or "[]")
 
 
 def clang(least: int = 0) -> str:
@@ -113,18 +142,32 @@ def offers(function: str, module: str) -> bool:
     return False
 
 
-def compile_law(law: str, into: Path, front: str, qdisc: str) -> Path:
-    """A front end with this law, as an object for BPF. Raises as `call` and `need` do."""
+def compile_law(law: str, front: str, qdisc: str) -> bytes:
+    """Return a front end with this law, compiled as an object for BPF.
+
+    Nothing is written to a disk. Raises as `call` and `need` do.
+    """
     compiler = clang(OWNING_CLANG if front == QDISC else 0)
-    built = into / f"{law}.o"
-    machine = [str(found) for found in INCLUDE.glob("*-linux-gnu") if (found / "asm").exists()]
-    call(
+    machine = [str(folder) for folder in INCLUDE.glob("*-linux-gnu") if (folder / "asm").exists()]
+    return _output(
         *(compiler, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", f"-I{BPF}"),
         *(f"-I{folder}" for folder in machine[:1]),
         *(f"-DFOREBAY_LAW=laws/{law}.h", f"-DFOREBAY_QDISC={qdisc}"),
-        *("-c", str(BPF / f"{front}.bpf.c"), "-o", str(built)),
+        *("-c", str(BPF / f"{front}.bpf.c"), "-o", "-"),
     )
-    return built
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield a file in memory with this content: its descriptor, and its path for a program that
+    inherits it."""
+    file = os.memfd_create("forebay", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(data)
+        yield file, f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
 
 
 def has_header(law: str) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from forebay._native import ScenarioError
-from forebay.kernel import records
-from forebay.kernel.programs import FRONTS, answer
+from forebay.kernel import attachments, devices, namespaces, records
+from forebay.kernel.programs import CLASSIFIER, FRONTS, answer
 from forebay.kernel.records import Attached
 
 ONE = 2.0**60
@@ -60,13 +60,13 @@ class LawCounts:
 
 
 def seen(device: str) -> LawCounts:
-    """Raises `ScenarioError` where no law is attached, and `KernelError`."""
-    return _seen(records.attached_to(device))
+    """Return the counts of a device. Raises `ScenarioError` without a law, and `KernelError`."""
+    return _seen(attachments.attached_to(device))
 
 
 def all_seen() -> list[LawCounts]:
-    """Of every device with a law in this network namespace."""
-    here = [one for one in records.everything() if one.namespace == records.namespace()]
+    """Return the counts of every device with a law in this network namespace."""
+    here = [one for one in records.read()[0] if one.namespace == namespaces.cookie()]
     if not here:
         raise ScenarioError("stats: found no law, allowed: after `forebay attach DEV … LAW`")
     return [_seen(one) for one in here]
@@ -74,15 +74,16 @@ def all_seen() -> list[LawCounts]:
 
 def _seen(one: Attached) -> LawCounts:
     root: dict[str, Any] = {}
-    present = records.exists(one)
-    if present:
-        qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", one.device)
-        root = next((it for it in qdiscs if it.get("root")), {})
     counted: dict[str, Any] = {}
-    if one.engine in FRONTS:
-        counted = _counted(one)
+    name = attachments.present_name(one)
+    if name is not None:
+        qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", name)
+        root = next((it for it in qdiscs if it.get("root")), {})
+        if one.engine in FRONTS:
+            counted = _counted(one)
+    present = name is not None
     common: dict[str, Any] = {
-        "device": one.device,
+        "device": name or one.device,
         "law": one.law,
         "engine": one.engine,
         "present": present,
@@ -100,9 +101,8 @@ def _seen(one: Attached) -> LawCounts:
 
 def _counted(one: Attached) -> dict[str, Any]:
     """Of the maps of front.h."""
-    maps = one.pinned / "maps"
-    (running,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
-    (tally,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "tally"))
+    (running,) = answer("bpftool", "-j", "map", "dump", "id", str(one.maps["running"]))
+    (tally,) = answer("bpftool", "-j", "map", "dump", "id", str(one.maps["tally"]))
     state = running["formatted"]["value"]
     processors = [it["value"] for it in tally["formatted"]["values"]]
     counted: dict[str, Any] = {
@@ -118,11 +118,39 @@ def _counted(one: Attached) -> dict[str, Any]:
             "p_mean": state["p_sum"] / ticks / P_SUM_ONE,
             "queue_mean_pkts": mean_bytes / one.packet_bytes,
             "queue_std_pkts": math.sqrt(max(0.0, square - mean_bytes**2)) / one.packet_bytes,
-            "delay_mean_s": 8 * mean_bytes / one.rate_bps,
+            "delay_mean_s": 8 * mean_bytes / attachments.shaper_bps(one),
             "late_mean_s": state["late_ns"] / ticks * 1e-9,
             "late_max_s": state["latest_ns"] * 1e-9,
         }
     return counted
+
+
+def hidden(counts: LawCounts) -> str | None:
+    """Return a line on packets that the law has not seen; None where it sees every one.
+
+    Another program at a device's egress that stands before the law and returns a verdict such as
+    TC_ACT_OK lets its packets pass without the law.
+    """
+    if counts.engine != CLASSIFIER or not counts.present or counts.packets is None:
+        return None
+    record = attachments.attached_to(counts.device)
+    ifindex = devices.index(counts.device)
+    if ifindex is None:
+        return None
+    others = attachments.programs_before(record, counts.device, ifindex)
+    if not others:
+        return None
+    passed = ""
+    if "shaper" in record.made and counts.sent_packets > counts.packets:
+        passed = (
+            f": the shaper has sent {counts.sent_packets} packets, and the law has seen "
+            f"{counts.packets}"
+        )
+    return (
+        f"{devices.shown(counts.device)}: {others} other program{'s' if others > 1 else ''} at "
+        f"egress before the law may let packets pass unseen{passed}; attach the law again to put "
+        "it first"
+    )
 
 
 #: Name, kind, unit of what is served, and the field it is.
@@ -147,5 +175,12 @@ def prometheus(all_of: list[LawCounts]) -> str:
         for one in all_of:
             value = getattr(one, field)
             if value is not None:
-                lines.append(f'{PREFIX}{name}{{device="{one.device}",law="{one.law}"}} {value!r}')
+                device = _label(one.device)
+                lines.append(f'{PREFIX}{name}{{device="{device}",law="{one.law}"}} {value!r}')
     return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    """Return a label's value as the text format of Prometheus escapes it."""
+    text = devices.shown(text) if not text.isprintable() else text
+    return text.replace("\\", r"\\").replace('"', r"\"")

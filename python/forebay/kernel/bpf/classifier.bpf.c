@@ -28,6 +28,7 @@ int forebay(struct __sk_buff *ctx)
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	struct Qdisc *qdisc = skb->dev->qdisc;
 	struct fb_packet packet = {.bytes = ctx->len, .segments = ctx->gso_segs};
+	__u64 now, backlog;
 	int verdict;
 
 	if (!site || !state || !count)
@@ -36,19 +37,21 @@ int forebay(struct __sk_buff *ctx)
 		packet.segments = 1;
 	count->packets += packet.segments;
 	count->bytes += packet.bytes;
-	if (state->qdisc != (__u64)qdisc)
-		state->qdisc = (__u64)qdisc;
+	now = bpf_ktime_get_ns();
+	backlog = qdisc->qstats.backlog;
 	if (!state->started)
-		start(state, site, bpf_ktime_get_ns());
-	verdict = arrives(state, site, count, qdisc, &packet, header(ctx));
-	if (verdict == FB_PASS)
-		return TC_ACT_UNSPEC;
+		start(state, site, now);
+	run_clock(state, site, qdisc, now);
+	verdict = arrives(state, site, count, qdisc, &packet, header(ctx), now);
 	if (verdict == FB_MARK && site->ecn && bpf_skb_ecn_set_ce(ctx)) {
 		count->marks++;
 		count->marked_packets += packet.segments;
-		return TC_ACT_UNSPEC;
+	} else if (verdict != FB_PASS) {
+		has_arrived(state, now, backlog);
+		count->drops++;
+		count->dropped_packets += packet.segments;
+		return TC_ACT_SHOT;
 	}
-	count->drops++;
-	count->dropped_packets += packet.segments;
-	return TC_ACT_SHOT;
+	has_arrived(state, now, backlog + packet.bytes);
+	return TC_ACT_UNSPEC;
 }

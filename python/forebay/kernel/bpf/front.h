@@ -20,7 +20,6 @@
 char LICENSE[] SEC("license") = "GPL";
 
 /* Of the kernel's structs what is read; the loader looks up where this kernel has it. */
-#define TIMER_ABS 1 /* BPF_F_TIMER_ABS, which older headers have not */
 #define KERNEL __attribute__((preserve_access_index))
 
 struct net_device {
@@ -82,14 +81,16 @@ struct settings {
 struct running {
 	struct bpf_spin_lock lock;
 	__u32 started;
-	__u64 qdisc; /* its address, for the clock, which has no packet to find it by */
 	__u64 start_ns;
-	__u64 next_ns;
+	__u64 next_ns; /* when the next tick is due */
+	/* The last arrival, and the backlog after it: what the queue was between two arrivals follows. */
+	__u64 last_ns;
+	__u64 last_backlog;
 	/* The link: until when it sends, exactly where the front end is its shaper. */
 	__u64 busy_until_ns;
 	__u64 busy_until_part; /* of a nanosecond, 2^-16 */
-	__u64 last_ns;
 	__u64 overflows;
+	__u64 departed_ns; /* when departures were counted last */
 	__u64 departed_bytes;
 	__u64 other_bytes;
 	__u64 was_empty;
@@ -97,8 +98,6 @@ struct running {
 	__u64 ticks;
 	__u64 late_ns;
 	__u64 latest_ns;
-	__u64 backlog_bytes;
-	__u64 backlog_packets;
 	__u64 backlog_sum;
 	__u64 backlog_square_sum; /* of 64 bytes */
 	__u64 p_sum;              /* in units of 2^-40 */
@@ -113,10 +112,6 @@ struct tally {
 	__u64 marked_packets;
 	__u64 dropped_packets;
 	__u64 random; /* of `draw` */
-};
-
-struct clock {
-	struct bpf_timer timer;
 };
 
 struct {
@@ -148,13 +143,6 @@ struct {
 	__type(value, struct tally);
 } tally SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct clock);
-} clock SEC(".maps");
-
 /* The law's queue: what waits. */
 static __always_inline void law_queue(const struct settings *site, struct fb_queue *queue, __u32 qlen,
 				      __u32 backlog)
@@ -172,65 +160,86 @@ static __always_inline int link_rests(const struct running *state, __u32 qlen, _
 	return !qlen && (FRONT_HOLDS || now > state->busy_until_ns);
 }
 
-static int on_clock(void *map, __u32 *key, struct clock *value)
+/* The law's clock has no timer: the ticks that are due run when the next packet arrives, before the law
+ * judges it, each with the queue that there was at the tick's own time. A packet therefore meets the
+ * probability that a punctual timer would have left. A timer of BPF would have to be kept alive by a
+ * process or by a pin in some mount, and would stop without a word where that mount ends (decision 118). */
+
+/* Most ticks that one packet runs after a pause; those beyond are counted with an empty queue. */
+#define MOST_TICKS 8192
+
+struct arrival {
+	__u64 now_ns;
+	__u32 qlen;
+	__u32 backlog;
+	__u64 sent_bytes; /* by the qdisc, ever */
+};
+
+/* The backlog at a time between the last arrival and this one: it only shrinks, at the link's rate. */
+static __always_inline __u64 backlog_at(const struct running *state, const struct settings *site,
+					const struct arrival *arrival, __u64 at_ns)
 {
+	__u64 elapsed_ns = at_ns > state->last_ns ? at_ns - state->last_ns : 0;
+	__u64 sent = fb_mul(elapsed_ns, site->rate, FB_RATE);
+	__u64 rest = state->last_backlog > sent ? state->last_backlog - sent : 0;
+
+	return rest > arrival->backlog ? rest : arrival->backlog;
+}
+
+#ifdef LAW_DEPARTED
+/* What has left since departures were counted last. Only a span in which the link sent all the time says
+ * how fast it sends. */
+static __always_inline void count_departures(struct running *state, struct fb_queue *queue,
+					     const struct arrival *arrival)
+{
+	__u64 rests = link_rests(state, arrival->qlen, arrival->now_ns);
+	__u64 others = __sync_lock_test_and_set(&state->other_bytes, 0);
+
+	if (arrival->now_ns <= state->departed_ns)
+		return;
+	if (!__sync_lock_test_and_set(&state->was_empty, rests) && !rests) {
+		queue->busy_ns = arrival->now_ns - state->departed_ns;
+		queue->departed_bytes = arrival->sent_bytes - state->departed_bytes;
+		queue->departed_bytes -= fb_min(queue->departed_bytes, others);
+	}
+	state->departed_bytes = arrival->sent_bytes;
+	state->departed_ns = arrival->now_ns;
+}
+#endif
+
+/* Runs one tick that is due; returns 1 where none is. */
+static long run_tick(__u32 number, void *context)
+{
+	const struct arrival *arrival = context;
 	__u32 zero = 0, *which = bpf_map_lookup_elem(&active, &zero);
 	struct running *state = bpf_map_lookup_elem(&running, &zero);
 	struct settings *site = which ? bpf_map_lookup_elem(&settings, which) : 0;
 	struct fb_queue queue = {};
-	__u64 now = bpf_ktime_get_ns(), late;
-	__u32 qlen = 0, backlog = 0;
-	struct Qdisc *qdisc;
-	int i;
-#ifdef LAW_DEPARTED
-	__u64 gone = 0, rests, others;
-#endif
+	__u64 backlog, late;
 
 	if (!site || !state)
-		return 0;
-	qdisc = bpf_rdonly_cast((void *)state->qdisc, bpf_core_type_id_kernel(struct Qdisc));
-	/* A qdisc that is gone is read without harm, and is no other device's. */
-	if (qdisc->dev_queue->dev->ifindex == site->ifindex) {
-		qlen = qdisc->q.qlen;
-		backlog = qdisc->qstats.backlog;
-#ifdef LAW_DEPARTED
-		gone = *(__u64 *)&qdisc->bstats.bytes;
-#endif
-	}
-	law_queue(site, &queue, qlen, backlog);
-	late = now > state->next_ns ? now - state->next_ns : 0;
-
+		return 1;
 	bpf_spin_lock(&state->lock);
+	if (state->next_ns > arrival->now_ns) {
+		bpf_spin_unlock(&state->lock);
+		return 1;
+	}
+	backlog = backlog_at(state, site, arrival, state->next_ns);
+	/* No tick reads the number of packets, which is that of now. */
+	law_queue(site, &queue, arrival->qlen, backlog);
 #ifdef LAW_DEPARTED
-	/* Only an interval in which the link sent all the time says how fast it sends. */
-	rests = link_rests(state, qlen, now);
-	others = __sync_lock_test_and_set(&state->other_bytes, 0);
-	if (!__sync_lock_test_and_set(&state->was_empty, rests) && !rests) {
-		queue.busy_ns = site->interval_ns + late;
-		queue.departed_bytes = gone - state->departed_bytes;
-		queue.departed_bytes -= fb_min(queue.departed_bytes, others);
-	}
-	state->departed_bytes = gone;
+	count_departures(state, &queue, arrival);
 #endif
-	/* A clock that is late runs every tick that it missed. */
-	for (i = 0; i < 8; i++) {
-		if (i && state->next_ns > now)
-			break;
-		queue.now_ns = state->next_ns - state->start_ns;
+	queue.now_ns = state->next_ns - state->start_ns;
 #ifdef LAW_TICK
-		law_tick(&site->law, &state->law, &queue);
-		queue.busy_ns = 0;
+	law_tick(&site->law, &state->law, &queue);
 #endif
-		state->next_ns += site->interval_ns;
-	}
-	if (state->next_ns <= now)
-		state->next_ns = now + site->interval_ns;
+	late = arrival->now_ns - state->next_ns;
+	state->next_ns += site->interval_ns;
 	state->ticks++;
 	state->late_ns += late;
 	if (late > state->latest_ns)
 		state->latest_ns = late;
-	state->backlog_bytes = backlog;
-	state->backlog_packets = qlen;
 	state->backlog_sum += queue.bytes;
 	state->backlog_square_sum += (queue.bytes >> 6) * (queue.bytes >> 6);
 	state->p_sum += (__u64)state->law.p >> 20;
@@ -238,23 +247,43 @@ static int on_clock(void *map, __u32 *key, struct clock *value)
 #ifdef LAW_DESIGN
 	law_design(&site->law, &state->law, queue.now_ns);
 #endif
-	bpf_timer_start(&value->timer, state->next_ns, TIMER_ABS);
 	return 0;
+}
+
+/* Brings the clock to the time of an arrival. */
+static __always_inline void run_clock(struct running *state, const struct settings *site,
+				      struct Qdisc *qdisc, __u64 now_ns)
+{
+	struct arrival arrival = {.now_ns = now_ns};
+	__u64 due;
+
+	if (now_ns < state->next_ns)
+		return;
+	arrival.qlen = qdisc->q.qlen;
+	arrival.backlog = qdisc->qstats.backlog;
+#ifdef LAW_DEPARTED
+	arrival.sent_bytes = *(__u64 *)&qdisc->bstats.bytes;
+#endif
+	bpf_loop(MOST_TICKS, run_tick, &arrival, 0);
+	if (now_ns < state->next_ns)
+		return;
+	/* A long pause: the law has had time to come to rest. */
+	bpf_spin_lock(&state->lock);
+	if (now_ns >= state->next_ns && site->interval_ns) {
+		due = (now_ns - state->next_ns) / site->interval_ns + 1;
+		state->next_ns += due * site->interval_ns;
+		state->ticks += due;
+		state->p_sum += due * ((__u64)state->law.p >> 20);
+	}
+	bpf_spin_unlock(&state->lock);
 }
 
 static __always_inline void start(struct running *state, const struct settings *site, __u64 now)
 {
-	__u32 zero = 0;
-	struct clock *value = bpf_map_lookup_elem(&clock, &zero);
-
-	if (!value || __sync_lock_test_and_set(&state->started, 1))
+	if (__sync_lock_test_and_set(&state->started, 1))
 		return;
-	state->start_ns = state->busy_until_ns = state->last_ns = now;
+	state->start_ns = state->busy_until_ns = state->last_ns = state->departed_ns = now;
 	state->next_ns = now + site->interval_ns;
-	if (bpf_timer_init(&value->timer, &clock, 1 /* CLOCK_MONOTONIC */))
-		return;
-	bpf_timer_set_callback(&value->timer, on_clock);
-	bpf_timer_start(&value->timer, state->next_ns, TIMER_ABS);
 }
 
 enum { IS_TCP = 1, IS_ECT = 2 };
@@ -296,15 +325,15 @@ static __always_inline __u32 draw(struct tally *count)
 #if defined(LAW_DEPARTED) || defined(LAW_SEES_MARKS)
 #define FRONT_SEES_HEADER
 #endif
-/* Reading the clock costs as much as a law does. */
+/* The law knows how long the link has been idle. */
 #if defined(LAW_TIMES) || (defined(LAW_DEPARTED) && !FRONT_HOLDS)
 #define FRONT_SEES_TIME
 #endif
 
-/* The law's verdict on a packet that comes; is: of its header. */
+/* Returns the law's verdict on a packet that comes; `is` says what its header is. */
 static __always_inline int arrives(struct running *state, const struct settings *site,
 				   struct tally *count, struct Qdisc *qdisc,
-				   struct fb_packet *packet, int is)
+				   struct fb_packet *packet, int is, __u64 now)
 {
 	int verdict = FB_PASS;
 #ifdef FRONT_SEES_QUEUE
@@ -313,13 +342,11 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	__u32 full = qdisc->qstats.drops;
 #endif
 #ifdef FRONT_SEES_TIME
-	__u64 now = bpf_ktime_get_ns(), sent;
+	__u64 sent;
 	struct fb_queue queue = {.now_ns = now - state->start_ns};
 #else
-	const __u64 now = 0;
 	struct fb_queue queue = {};
 
-	(void)now;
 #endif
 
 	packet->marks = site->ecn && is & IS_ECT;
@@ -333,7 +360,6 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	sent = state->busy_until_ns > state->last_ns ? state->busy_until_ns : state->last_ns;
 	if (!qlen && now > sent)
 		queue.idle_ns = now - sent;
-	state->last_ns = now;
 #endif
 #ifdef LAW_OVERFLOW
 	if (full != state->overflows) {
@@ -373,6 +399,13 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	}
 #endif
 	return verdict;
+}
+
+/* Keeps what the queue is after an arrival, for the ticks before the next one. */
+static __always_inline void has_arrived(struct running *state, __u64 now, __u64 backlog)
+{
+	state->last_ns = now;
+	state->last_backlog = backlog;
 }
 
 #endif

@@ -126,6 +126,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_bu
 	struct fb_packet packet = {.bytes = bytes};
 	struct waiting *last;
 	__u64 now;
+	int verdict;
 
 	if (!site || !state || !count || !to)
 		goto drop;
@@ -136,7 +137,10 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_bu
 	now = bpf_ktime_get_ns();
 	if (!state->started)
 		start(state, site, now);
-	if (arrives(state, site, count, qdisc, &packet, header(skb)) != FB_PASS) {
+	run_clock(state, site, qdisc, now);
+	verdict = arrives(state, site, count, qdisc, &packet, header(skb), now);
+	has_arrived(state, now, qdisc->qstats.backlog);
+	if (verdict != FB_PASS) {
 		count->drops++;
 		count->dropped_packets += packet.segments;
 		goto drop;
@@ -154,6 +158,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_bu
 		state->busy_until_ns = now;
 	qdisc->q.qlen++;
 	qdisc->qstats.backlog += bytes;
+	state->last_backlog = qdisc->qstats.backlog;
 	skb = bpf_kptr_xchg(&last->skb, skb);
 	if (skb)
 		bpf_qdisc_skb_drop(skb, to_free);
@@ -209,7 +214,6 @@ int BPF_PROG(init, struct Qdisc *qdisc, struct nlattr *options, struct netlink_e
 	/* One device: the maps are its. */
 	if (!site || !state || qdisc->dev_queue->dev->ifindex != site->ifindex)
 		return -EBUSY;
-	state->qdisc = (__u64)qdisc;
 	return 0;
 }
 

@@ -1,0 +1,113 @@
+"""Network namespaces: their cookies, and work in another one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+#: Of a socket (include/uapi/asm-generic/socket.h).
+SO_NETNS_COOKIE = 71
+CLONE_NEWNET = 0x40000000
+#: Where `ip netns add` keeps namespaces.
+NAMED = Path("/run/netns")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def cookie() -> int:
+    """Return the cookie of this thread's network namespace.
+
+    The kernel gives no two namespaces the same cookie until the machine starts again, whereas the
+    inode number of one that is gone is used again at once.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return int.from_bytes(
+            probe.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), _byte_order()
+        )
+
+
+def in_new(work: Callable[[], Result]) -> Result:
+    """Return what `work` returns in a new network namespace, which ends with it.
+
+    Raises `OSError` where no namespace can be made, and what `work` raises.
+    """
+    return _in_a_thread(lambda: _check(_libc.unshare(CLONE_NEWNET)), work)
+
+
+def inside(path: Path, work: Callable[[], Result]) -> Result:
+    """Return what `work` returns in the network namespace of this file.
+
+    Raises `OSError` where the namespace cannot be entered, and what `work` raises.
+    """
+
+    def enter() -> None:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check(_libc.setns(file, CLONE_NEWNET))
+        finally:
+            os.close(file)
+
+    return _in_a_thread(enter, work)
+
+
+def reachable() -> Iterator[Path]:
+    """Yield a file for each network namespace that has a name or a process, but this one."""
+    known = {_identity(Path("/proc/self/ns/net"))}
+    for path in (*_entries(NAMED, "*"), *_entries(Path("/proc"), "[0-9]*/ns/net")):
+        with suppress(OSError):
+            identity = _identity(path)
+            if identity not in known:
+                known.add(identity)
+                yield path
+
+
+def _entries(folder: Path, pattern: str) -> list[Path]:
+    """Return what matches; processes end while it is looked for."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def _byte_order() -> str:
+    import sys
+
+    return sys.byteorder
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _in_a_thread(enter: Callable[[], None], work: Callable[[], Result]) -> Result:
+    """Run in a thread of its own: the kernel moves one thread, not the whole process."""
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            enter()
+            results.append(work())
+        except BaseException as error:  # it is raised again where it is waited for
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
