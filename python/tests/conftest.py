@@ -330,8 +330,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watches the machine while a test in real time runs."""
-    if not item.get_closest_marker("realtime"):
+    """Watch the machine while a test in real time runs.
+
+    A test with `realtime(timing=False)` only wants the machine for itself: late or not, it counts.
+    """
+    marker = item.get_closest_marker("realtime")
+    if marker is None or not marker.kwargs.get("timing", True):
         return (yield)
     watch = item.stash[WATCH] = Punctuality()
     try:

@@ -448,7 +448,7 @@ def state(attached: Attached) -> str:
     """Return where a law is, as `forebay list` says it; empty for one that works here."""
     name = _name_here(attached)
     if name is not None:
-        present = devices.installed(name, attached.ifindex)
+        present = _installed_here(name)
         if _is_there(attached, present):
             return ""
         rest = present.shaper or ("clsact" in attached.made and present.has_clsact)
@@ -468,9 +468,32 @@ def _name_here(attached: Attached) -> str | None:
     """Return the present name of a law's device; None if it is not in this namespace."""
     if attached.boot != records.boot():
         return None
+    name = None
     if attached.namespace == namespaces.cookie():
-        return devices.name_of(attached.ifindex)
+        name = devices.name_of(attached.ifindex)
+    return _name_with(attached.program) or name
+
+
+def _name_with(program: int) -> str | None:
+    """Return the device of this namespace that has a program by tcx; None without one.
+
+    A device takes what tcx runs along into another namespace; its qdiscs and filters end there.
+    """
+    if not program or not tcx.offered():
+        return None
+    for ifindex, name in socket.if_nameindex():
+        with suppress(KernelError):  # the device has gone meanwhile
+            if program in tcx.attached(ifindex):
+                return name
     return None
+
+
+def _installed_here(name: str) -> devices.Installed:
+    """Return what of laws there is on a device. Raises `KernelError` where it is gone."""
+    ifindex = devices.index(name)
+    if ifindex is None:
+        raise KernelError(f"{name} has gone meanwhile")
+    return devices.installed(name, ifindex)
 
 
 def present_name(attached: Attached) -> str | None:
@@ -478,7 +501,7 @@ def present_name(attached: Attached) -> str | None:
     name = _name_here(attached)
     if name is None:
         return None
-    present = devices.installed(name, attached.ifindex)
+    present = _installed_here(name)
     return name if _is_there(attached, present) else None
 
 
@@ -577,12 +600,10 @@ def _remove_elsewhere(attached: Attached) -> list[str]:
 
 def _remove_from_any(attached: Attached) -> str | None:
     """Remove a law from the device of this namespace that has it; its name, None without one."""
-    for ifindex, name in socket.if_nameindex():
-        # A move ends qdiscs and filters; what tcx runs goes with the device.
-        if tcx.offered() and attached.program in tcx.attached(ifindex):
-            _remove(attached, name)
-            return name
-    return None
+    name = _name_with(attached.program)
+    if name is not None:
+        _remove(attached, name)
+    return name
 
 
 def _unregister(attached: Attached) -> None:
