@@ -364,7 +364,7 @@ def test_filters_of_others_stay_without_tcx(host: Host) -> None:
     assert law["pref"] < 50
     assert host.packets() >= 10
     same = ["pref", str(law["pref"]), "handle", "9", "bpf", "bytecode", "1,6 0 0 0"]
-    added = host.run(*"tc filter add dev eth0 egress protocol all".split(), *same)
+    added = host.run("tc", "filter", "add", "dev", "eth0", "egress", "protocol", "all", *same)
     assert added.returncode == 0, added.stderr
     done = host.run(*WITHOUT_TCX, "detach", "eth0")
     assert done.returncode == 0, done.stderr
@@ -696,12 +696,19 @@ def test_a_design_is_for_its_senders(host: Host) -> None:
 
 
 def test_cake_takes_its_own_keys_and_shapes_itself(host: Host) -> None:
-    words = ["attach", "eth0", "cake", "--rate", "15Mbit/s", "--dry-run"]
+    words = ["attach", "eth0", "cake", "--rate", "15Mbit/s", "--ecn", "--dry-run"]
     said = host.did(*words, "--set", "overhead=18B", "--set", "mpu=64B", "--set", "tins=diffserv4",
                     "--set", "isolation=dual-srchost", "--set", "ack_filter=filter",
                     "--set", "framing=atm")  # fmt: skip
     (line,) = [line for line in said.splitlines() if line.startswith("tc ")]
-    for option in ("bandwidth 15Mbit", "overhead 18", "mpu 64", "diffserv4", "dual-srchost", "atm"):
+    for option in (
+        "bandwidth 15000000bit",
+        "overhead 18",
+        "mpu 64",
+        "diffserv4",
+        "dual-srchost",
+        "atm",
+    ):
         assert option in line, line
     assert "tbf" not in said
     wrong = host.forebay(*words, "--set", "overheads=18B")

@@ -369,10 +369,8 @@ def detach_stale() -> tuple[list[Attached], list[RecordProblem]]:
     for record in stale:
         _unregister(record)
         record.forget()
-    damaged = [problem for problem in problems if not problem.later]
-    for problem in damaged:
-        problem.remove()
-    return stale, damaged
+    removed = [problem for problem in problems if not problem.later and problem.remove()]
+    return stale, removed
 
 
 def _detach_without_record(device: str) -> Detached:
@@ -807,12 +805,19 @@ def _designed(
     """Return parameters by the law's rule, and a line on them."""
     from forebay.theory.design import fitted_gains  # loads scipy
     from forebay.theory.plant.loaded_link import PLAIN
+    from forebay.theory.plant.senders import SENDERS
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
         what = unknown[0] if unknown else "no rtt"
         raise ScenarioError(
             f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+        )
+    tcp = design.get("tcp", PLAIN)
+    if tcp not in SENDERS:
+        raise ScenarioError(
+            f'--design: "{tcp}" is not a sender that a law is designed for; tcp is one of '
+            f"{', '.join(SENDERS)}"
         )
     rtts = [
         _native.quantity("--design", it, "time")
@@ -828,10 +833,13 @@ def _designed(
         (rtts[0], rtts[1]),
         buffer_pkts,
         flows,
-        tcp=design.get("tcp", PLAIN),
+        tcp=tcp,
     )
     fitted = fitted_gains.fit(law, place, given)
-    return {**dict(fitted.params), **given}, fitted.line
+    line = fitted.line
+    if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
+        line += f" (for Reno: its rule gives no gains for {tcp})"
+    return {**dict(fitted.params), **given}, line
 
 
 def _pin(file_system: int) -> Path:

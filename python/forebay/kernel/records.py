@@ -175,9 +175,16 @@ class RecordProblem:
     why: str
     later: bool = False
 
-    def remove(self) -> None:
-        """Delete the record."""
-        self.file.unlink(missing_ok=True)
+    def remove(self) -> bool:
+        """Delete the record; return False for a folder with something in it, which stays."""
+        try:
+            if self.file.is_dir() and not self.file.is_symlink():
+                self.file.rmdir()
+            else:
+                self.file.unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
 
     def __str__(self) -> str:
         what = (
