@@ -30,6 +30,7 @@ help:
 	@echo "make test      every test but those in real time"
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
+	@echo "make guest     the first process of the guests of --engine kernel; \`forebay kernel setup\` calls it"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
 	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
@@ -79,12 +80,12 @@ test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 # The engine `kernel`: a guest's first process, a static program, beside the package.
 GUEST := python/forebay/guests/forebay-guest
 
-guest: $(STAMPS)/guest
+guest: $(GUEST)
 
 # Guests are kept here, so that tests meet the one of this checkout.
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
-guests: $(STAMPS)/native $(STAMPS)/guest
+guests: $(STAMPS)/native $(GUEST)
 	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
 
@@ -266,7 +267,8 @@ site: $(STAMPS)/native $(STAMPS)/site
 # make wheel WHEEL='--zig --compatibility manylinux_2_17'
 WHEEL ?=
 
-wheel: $(STAMPS)/native
+# A wheel for Linux on x86_64 has the first process of the guests.
+wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST))
 	$(BIN)/maturin build --release --locked --out dist $(WHEEL)
 	$(BIN)/maturin sdist --out dist
 	@ls -l dist
@@ -318,11 +320,10 @@ $(STAMPS)/native: $(STAMPS)/venv $(STAMPS)/rust $(SOURCES)
 	@rm -rf python/forebay/experiments # a copy; those of a checkout are at its root
 	@touch $@
 
-$(STAMPS)/guest: $(STAMPS)/rust $(SOURCES)
+$(GUEST): $(STAMPS)/rust $(SOURCES)
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --profile guest \
 	  -p forebay-guest --target x86_64-unknown-linux-gnu
-	install -m 755 $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/guest/forebay-guest $(GUEST)
-	@touch $@
+	install -m 755 $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/guest/forebay-guest $@
 
 clean:
 	rm -rf $(VENV) $(STAMPS) $(RUST_FOLDER) target results dist site python/forebay/experiments

@@ -64,6 +64,29 @@ def test_without_a_guest_a_line_says_how_to_build_one(
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
+def test_without_the_first_process_a_line_says_what_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    monkeypatch.setattr(guests, "PROGRAM", tmp_path / "forebay-guest")
+    with pytest.raises(ScenarioError, match=r"no forebay-guest, .*`make guest` builds it"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
+@pytest.mark.kernel
+def test_setup_builds_the_first_process_in_a_checkout() -> None:
+    """As the README has it, after `make run` alone: it was not there, and nothing built it."""
+    before = guests.PROGRAM.read_bytes() if guests.PROGRAM.exists() else None
+    guests.PROGRAM.unlink(missing_ok=True)
+    try:
+        setup.build_program()
+        assert guests.PROGRAM.stat().st_mode & 0o111
+        guests.check_machine()
+    finally:
+        if before is not None:
+            guests.PROGRAM.write_bytes(before)
+            guests.PROGRAM.chmod(0o755)
+
+
 def test_on_another_system_a_line_says_so(
     monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:

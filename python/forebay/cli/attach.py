@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +64,7 @@ def attach(
     dry_run: Print what would be done, and do nothing.
     """
     from forebay.kernel import attachments
+    from forebay.kernel.devices import quoted, shown
 
     act = attachments.plan if dry_run else attachments.attach
     with _kernel():
@@ -82,10 +82,8 @@ def attach(
         print(note)
     if dry_run:
         for step in done.steps:
-            print(shlex.join(step.words))
+            print(" ".join(map(quoted, step.words)))
         return
-    from forebay.kernel.devices import quoted, shown
-
     how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
     word = quoted(device)
     print(f"{shown(device)}: {law} as {how}; `forebay stats {word}`, `forebay detach {word}`")
@@ -161,11 +159,11 @@ def stats(
     while True:
         with _kernel():
             found = [statistics.seen(device)] if device else statistics.all_seen()
-            hidden = [statistics.hidden(one) for one in found]
+            notes = [] if heading else [statistics.hidden(one) for one in found]
         if not heading:
             _print_problems()
-            for line in filter(None, hidden):
-                print(line, file=sys.stderr)
+        for note in filter(None, notes):
+            print(note, file=sys.stderr)
         if as_json:
             print(
                 json.dumps([one.as_json() for one in found], indent=None if watch else 1),

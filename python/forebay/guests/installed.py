@@ -95,16 +95,22 @@ def chosen(name: str | None = None) -> Guest:
     return of_name[0]
 
 
-def check_machine() -> None:
-    """Refuses a machine on which no guest runs. Raises `ScenarioError`."""
+def check_system() -> None:
+    """Raise `ScenarioError` on a system for which there are no guests."""
     system, machine = platform.system(), platform.machine()
     if (system, machine) != ("Linux", "x86_64"):
         found = f"{system} on {machine}"
         raise ScenarioError(f"--engine kernel: found {found}, allowed: Linux on x86_64")
+
+
+def check_machine() -> None:
+    """Raise `ScenarioError` on a machine on which no guest runs."""
+    check_system()
     if not PROGRAM.exists():
         raise ScenarioError(
-            f"--engine kernel: found no {PROGRAM.name} in this package, allowed: a package built "
-            "on Linux with a C library for static programs (Debian: libc6-dev), by `make native`"
+            f"--engine kernel: this package has no {PROGRAM.name}, the first process of a guest; "
+            "`make guest` builds it in a checkout (Debian: libc6-dev), `forebay kernel setup` calls "
+            "that, and wheels for Linux on x86_64 have it"
         )
 
 

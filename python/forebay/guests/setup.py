@@ -20,11 +20,23 @@ from pathlib import Path
 
 from forebay._native import ScenarioError
 from forebay.base.progress import Progress
-from forebay.guests.installed import FACTS, KERNEL, TOOLS, Guest, check_machine, installed, place
+from forebay.guests.installed import (
+    FACTS,
+    KERNEL,
+    PROGRAM,
+    TOOLS,
+    Guest,
+    check_machine,
+    check_system,
+    installed,
+    place,
+)
 
 Watch = Callable[[Progress], None]
 
 DATA = Path(__file__).with_name("data")
+#: The root of the checkout that this package may be in.
+CHECKOUT = Path(__file__).parents[3]
 #: Debian's suite with the newest kernel and tools.
 SUITE = "sid"
 #: Programs that a build calls, with their Debian packages.
@@ -110,7 +122,7 @@ def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool
     Raises `ScenarioError` for a machine or a tree that cannot build one, and `SetupError` where a
     step fails; nothing is left of it then.
     """
-    check_machine()
+    check_system()
     _check_programs()
     if source.tree is not None:
         _check_tree(source.tree)
@@ -121,6 +133,10 @@ def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool
         if watch:
             watch(Progress(fraction, 0, 1, time.monotonic() - started_s, f": {what}"))
 
+    if not PROGRAM.exists():
+        tell(0.0, "building the guest's first process")
+        build_program()
+    check_machine()
     with _folder(place()) as work:
         tell(0.0, "asking for packages")
         version = _identity(source, work)
@@ -145,6 +161,15 @@ def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool
         shutil.rmtree(final, ignore_errors=True)
         made.rename(final)
         return Guest(final, digest, release, said, source.hz, several_calls), True
+
+
+def build_program() -> None:
+    """Build the first process of guests where this package is a checkout's; else do nothing.
+
+    Raises `SetupError` where it cannot be built.
+    """
+    if (CHECKOUT / "Makefile").is_file() and (CHECKOUT / "crates/forebay-guest").is_dir():
+        _call(["make", "guest"], CHECKOUT)
 
 
 def _check_programs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,9 +29,8 @@ def cookie() -> int:
     inode number of one that is gone is used again at once.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        return int.from_bytes(
-            probe.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), _byte_order()
-        )
+        (number,) = struct.unpack("=Q", probe.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8))
+    return int(number)
 
 
 def in_new(work: Callable[[], Result]) -> Result:
@@ -79,12 +79,6 @@ def _entries(folder: Path, pattern: str) -> list[Path]:
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_dev, status.st_ino
-
-
-def _byte_order() -> str:
-    import sys
-
-    return sys.byteorder
 
 
 def _check(result: int) -> None:

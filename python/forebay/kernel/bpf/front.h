@@ -163,7 +163,7 @@ static __always_inline int link_rests(const struct running *state, __u32 qlen, _
 /* The law's clock has no timer: the ticks that are due run when the next packet arrives, before the law
  * judges it, each with the queue that there was at the tick's own time. A packet therefore meets the
  * probability that a punctual timer would have left. A timer of BPF would have to be kept alive by a
- * process or by a pin in some mount, and would stop without a word where that mount ends (decision 118). */
+ * process or by a pin in some mount, and would stop without a word where that mount ends (decision 081). */
 
 /* Most ticks that one packet runs after a pause; those beyond are counted with an empty queue. */
 #define MOST_TICKS 8192
