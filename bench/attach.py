@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native
-from forebay.kernel import attachments, programs, records, tcx
+from forebay.kernel import attachments, detachment, presence, programs, records, tcx
 from forebay.kernel.namespaces import cookie
 from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
@@ -247,10 +247,10 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
     )
     mine: list[str] = []
     try:
-        mine = objects(attachments.attached_to("eth0"))
+        mine = objects(presence.attached_to("eth0"))
         measured, looks = _watched(link, tag, random.Random(seed))
     finally:
-        attachments.detach("eth0")
+        detachment.detach("eth0")
         time.sleep(link.rtt_s + 1)
     left = traces(mine)
     if not mine or left != before:

@@ -98,14 +98,14 @@ def detach(
     device DEV: Network device, by its present name.
     stale: Remove the records of devices that are gone, and damaged ones, instead.
     """
-    from forebay.kernel import attachments
+    from forebay.kernel import detachment
     from forebay.kernel.devices import shown
 
     if stale == (device is not None):
         raise ScenarioError("detach: give a device, or --stale without one")
     with _kernel():
         if device is None:
-            gone, damaged = attachments.detach_stale()
+            gone, damaged = detachment.detach_stale()
             for record in gone:
                 print(f"{shown(record.device)}: {record.law} was gone; its record is removed")
             for problem in damaged:
@@ -113,7 +113,7 @@ def detach(
             if not gone and not damaged:
                 print("no stale record")
             return
-        done = attachments.detach(device)
+        done = detachment.detach(device)
     for note in done.notes:
         print(note)
     print(f"{shown(done.device)}: {done.law or 'the law'} is gone")
@@ -189,7 +189,7 @@ def list_(*, as_json: bool = False) -> None:
 
     from forebay.base import quantities
     from forebay.base.terminal_table import Column
-    from forebay.kernel import attachments, records
+    from forebay.kernel import presence, records
     from forebay.kernel.devices import shown
 
     found, _ = records.read()
@@ -203,8 +203,8 @@ def list_(*, as_json: bool = False) -> None:
     rows = []
     for one in found:
         with _kernel():
-            state = attachments.state(one)
-            name = attachments.present_name(one) or one.device
+            state = presence.state(one)
+            name = presence.present_name(one) or one.device
         params = ", ".join(f"{key}={value}" for key, value in one.params.items())
         rate = quantities.rate(one.rate_bps)
         where = f" ({state})" if state else ""

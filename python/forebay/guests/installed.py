@@ -109,8 +109,8 @@ def check_machine() -> None:
     if not PROGRAM.exists():
         raise ScenarioError(
             f"--engine kernel: this package has no {PROGRAM.name}, the first process of a guest; "
-            "`make guest` builds it in a checkout (Debian: libc6-dev), `forebay kernel setup` calls "
-            "that, and wheels for Linux on x86_64 have it"
+            "`make guest` builds it in a checkout (Debian: libc6-dev), as `forebay kernel setup` "
+            "does, and wheels for Linux on x86_64 have it"
         )
 
 

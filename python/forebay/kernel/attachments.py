@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
 from forebay._native import LawTwin, ScenarioError
 from forebay.base import quantities, registries
-from forebay.kernel import devices, namespaces, privileges, programs, records, tcx
+from forebay.kernel import (
+    detachment,
+    devices,
+    namespaces,
+    presence,
+    privileges,
+    programs,
+    records,
+    tcx,
+)
 from forebay.kernel.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.kernel.programs import (
     CLASSIFIER,
@@ -28,7 +35,7 @@ from forebay.kernel.programs import (
     call,
     hexadecimal,
 )
-from forebay.kernel.records import Attached, RecordProblem
+from forebay.kernel.records import Attached
 from forebay.scenarios import router
 
 #: Of a buffer that is not given, as `forebay link` has it.
@@ -77,25 +84,6 @@ class AttachPlan:
     steps: list[AttachStep]
     twin: LawTwin | None
     #: What one should know of it, a line each.
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class Detached:
-    """What `detach` did.
-
-    Attributes
-    ----------
-    device : str
-        The device's present name, or the one that it had.
-    law : str
-        The law that was there; empty without a record of it.
-    notes : list of str
-        What one should know of it, a line each.
-    """
-
-    device: str
-    law: str
     notes: list[str]
 
 
@@ -181,7 +169,7 @@ def _refuse_second(found: Device) -> None:
     name = shown(found.name)
     present = devices.installed(found.name, found.ifindex)
     for record in records.read()[0]:
-        if _is_of(record, found.ifindex, present) and _is_there(record, present):
+        if presence.is_of(record, found.ifindex, present) and presence.is_there(record, present):
             raise ScenarioError(
                 f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
                 f"{quoted(found.name)}`; `forebay set {quoted(found.name)} KEY=VALUE` changes it"
@@ -305,7 +293,7 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
 
 def _undo(attached: Attached) -> None:
     with suppress(KernelError):
-        _remove(attached, attached.device)
+        detachment.remove(attached, attached.device)
         attached.forget()
 
 
@@ -315,301 +303,10 @@ def _verify(attached: Attached) -> None:
     This process holds nothing of it any more, and the programs that are asked never did.
     """
     present = devices.installed(attached.device, attached.ifindex)
-    if not _is_there(attached, present):
+    if not presence.is_there(attached, present):
         raise KernelError(f"attach: the kernel did not keep {attached.law} on {attached.device}")
     if attached.engine in FRONTS:
         _active(attached)
-
-
-@records.alone()
-def detach(device: str) -> Detached:
-    """Take the law from a device, give back what was there, and ask the kernel afterwards.
-
-    The device is the one that the kernel has a law of, whatever its name is now.
-
-    Raises
-    ------
-    ScenarioError
-        If the device has no law.
-    KernelError
-        If something of the law is still there afterwards; its record stays then.
-    """
-    privileges.need(privileges.NETWORK, "detach")
-    programs.need("tc", "ip")
-    attached = find(device)
-    if attached is None:
-        return _detach_without_record(device)
-    if attached.program:
-        privileges.need(privileges.LAW, "detach")
-    name = _name_here(attached)
-    notes = []
-    if name is not None:
-        if name != attached.device:
-            notes.append(f"{shown(attached.device)} is called {shown(name)} now")
-        notes += _remove(attached, name)
-    else:
-        notes += _remove_elsewhere(attached)
-        name = attached.device
-    attached.forget()
-    return Detached(name, attached.law, notes)
-
-
-@records.alone()
-def detach_stale() -> tuple[list[Attached], list[RecordProblem]]:
-    """Remove the records of laws that are gone with their devices, and those that are damaged.
-
-    A law that the kernel still has, on a device that was moved, keeps its record. Returns what was
-    removed.
-
-    Raises `ScenarioError`, `KernelError`.
-    """
-    privileges.need(privileges.NETWORK, "detach")
-    attached, problems = records.read()
-    stale = [record for record in attached if state(record) == GONE]
-    for record in stale:
-        _unregister(record)
-        record.forget()
-    removed = [problem for problem in problems if not problem.later and problem.remove()]
-    return stale, removed
-
-
-def _detach_without_record(device: str) -> Detached:
-    """Remove a law whose record is lost or damaged. Raises `ScenarioError` where there is none."""
-    ifindex = devices.index(device)
-    present = None if ifindex is None else devices.installed(device, ifindex)
-    ours = [] if present is None else devices.law_programs(present)
-    if ifindex is None or present is None or not (ours or present.shaper):
-        raise _no_law(device)
-    for program in ours:
-        _remove_program(device, ifindex, program)
-    if present.shaper:
-        devices.restore(ifindex, None)
-    left = devices.installed(device, ifindex)
-    if left.shaper or devices.law_programs(left):
-        raise KernelError(f"detach: {shown(device)} still has a law; nothing else was changed")
-    for problem in records.read()[1]:
-        if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
-            problem.remove()
-    note = "its record was lost, so that the kernel's default qdisc was given to the device"
-    return Detached(device, "", [note] if present.shaper else [])
-
-
-# --- where a law is -----------------------------------------------------------------------------
-
-#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
-ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
-INTERRUPTED = "attach was interrupted"
-
-
-def find(device: str) -> Attached | None:
-    """Return what is attached to a device of this namespace; None where nothing is.
-
-    A device is found by its number, which a new name does not change, and by the law that the
-    kernel has on it, which goes with it into another namespace.
-    """
-    here = namespaces.cookie()
-    attached, _ = records.read()
-    ifindex = devices.index(device)
-    if ifindex is not None:
-        present = devices.installed(device, ifindex)
-        of_device = [it for it in attached if _is_of(it, ifindex, present)]
-        # A device of another name may have had this number.
-        of_device.sort(key=lambda it: not _is_there(it, present))
-        if of_device:
-            return of_device[0]
-    # Its device is gone, was moved, or has a new name while no other has the old one.
-    named = [it for it in attached if it.namespace == here and it.device == device]
-    named = [it for it in named if ifindex is None or _name_here(it) is None]
-    return named[0] if named else None
-
-
-def attached_to(device: str) -> Attached:
-    """Return what is attached to a device here. Raises `ScenarioError` where nothing is."""
-    attached = find(device)
-    if attached is None:
-        raise _no_law(device)
-    return attached
-
-
-def _no_law(device: str) -> ScenarioError:
-    attached, problems = records.read()
-    here = [it for it in attached if it.namespace == namespaces.cookie()]
-    known = ", ".join(sorted({shown(_name_here(it) or it.device) for it in here})) or "none"
-    damaged = "".join(f"; {problem}" for problem in problems)
-    return ScenarioError(
-        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
-        f"{known}{damaged}"
-    )
-
-
-def state(attached: Attached) -> str:
-    """Return where a law is, as `forebay list` says it; empty for one that works here."""
-    name = _name_here(attached)
-    if name is not None:
-        present = _installed_here(name)
-        if _is_there(attached, present):
-            return ""
-        rest = present.shaper or ("clsact" in attached.made and present.has_clsact)
-        return INTERRUPTED if rest else GONE
-    if attached.boot != records.boot():
-        return GONE
-    if attached.engine == CLASSIFIER:
-        if not tcx.exists(attached.program):
-            return GONE
-        return MOVED if attached.namespace == namespaces.cookie() else ELSEWHERE
-    if attached.namespace == namespaces.cookie():
-        return GONE
-    return ELSEWHERE if _namespace_of(attached) is not None else GONE
-
-
-def _name_here(attached: Attached) -> str | None:
-    """Return the present name of a law's device; None if it is not in this namespace."""
-    if attached.boot != records.boot():
-        return None
-    name = None
-    if attached.namespace == namespaces.cookie():
-        name = devices.name_of(attached.ifindex)
-    return _name_with(attached.program) or name
-
-
-def _name_with(program: int) -> str | None:
-    """Return the device of this namespace that has a program by tcx; None without one.
-
-    A device takes what tcx runs along into another namespace; its qdiscs and filters end there.
-    """
-    if not program or not tcx.offered():
-        return None
-    for ifindex, name in socket.if_nameindex():
-        with suppress(KernelError):  # the device has gone meanwhile
-            if program in tcx.attached(ifindex):
-                return name
-    return None
-
-
-def _installed_here(name: str) -> devices.Installed:
-    """Return what of laws there is on a device. Raises `KernelError` where it is gone."""
-    ifindex = devices.index(name)
-    if ifindex is None:
-        raise KernelError(f"{name} has gone meanwhile")
-    return devices.installed(name, ifindex)
-
-
-def present_name(attached: Attached) -> str | None:
-    """Return the present name of the device in this namespace that has a law; None without it."""
-    name = _name_here(attached)
-    if name is None:
-        return None
-    present = _installed_here(name)
-    return name if _is_there(attached, present) else None
-
-
-def programs_before(attached: Attached, name: str, ifindex: int) -> int:
-    """Return how many programs and filters of others run before a law. Raises `KernelError`."""
-    present = devices.installed(name, ifindex)
-    if attached.program in present.tcx:
-        return present.tcx.index(attached.program)
-    law = next((it for it in present.filters if it.program == attached.program), None)
-    before = [it for it in present.filters if law and it.preference < law.preference]
-    return len(present.tcx) + len(before)
-
-
-def _is_of(attached: Attached, ifindex: int, present: devices.Installed) -> bool:
-    """Return True if a record is of this device of this namespace."""
-    if attached.boot != records.boot():
-        return False
-    same = attached.ifindex == ifindex and attached.namespace == namespaces.cookie()
-    return same or bool(attached.program and present.has_program(attached.program))
-
-
-def _is_there(attached: Attached, present: devices.Installed) -> bool:
-    """Return True if the kernel has the law on this device."""
-    if attached.engine == CLASSIFIER:
-        return present.has_program(attached.program)
-    return present.shaper
-
-
-def _namespace_of(attached: Attached) -> Path | None:
-    """Return a file of the namespace in which a law was attached; None if there is no more."""
-    for path in namespaces.reachable():
-        with suppress(OSError):
-            if namespaces.inside(path, namespaces.cookie) == attached.namespace:
-                return path
-    return None
-
-
-# --- taking it away -----------------------------------------------------------------------------
-
-
-def _remove(attached: Attached, name: str) -> list[str]:
-    """Remove what there is of a law on a device of this namespace, and ask the kernel afterwards.
-
-    Returns what one should know. Raises `KernelError` where something is left.
-    """
-    notes = []
-    ifindex = devices.index(name)
-    if ifindex is None:
-        raise KernelError(f"detach: {shown(name)} has gone meanwhile")
-    present = devices.installed(name, ifindex)
-    if attached.program and present.has_program(attached.program):
-        _remove_program(name, ifindex, attached.program)
-    if "clsact" in attached.made and present.has_clsact:
-        if devices.filters(name, "ingress") or devices.filters(name, "egress"):
-            notes.append(f"clsact of {shown(name)} stays: it has filters of others")
-        else:
-            call("tc", "qdisc", "del", "dev", name, "clsact")
-    if "shaper" in attached.made:
-        # Another one is not ours to remove.
-        if present.shaper:
-            devices.restore(ifindex, attached.before)
-        elif attached.before is not None or attached.program:
-            notes.append(f"the qdisc of {shown(name)} is no longer Forebay's, and stays as it is")
-    _unregister(attached)
-    left = devices.installed(name, ifindex)
-    if left.shaper or (attached.program and left.has_program(attached.program)):
-        raise KernelError(f"detach: {attached.law} is still on {shown(name)}")
-    return notes
-
-
-def _remove_program(name: str, ifindex: int, program: int) -> None:
-    present = devices.installed(name, ifindex)
-    if program in present.tcx:
-        tcx.detach(ifindex, program)
-    for law in present.filters:
-        if law.program == program:
-            devices.delete_filter(name, law)
-
-
-def _remove_elsewhere(attached: Attached) -> list[str]:
-    """Remove a law whose device is no longer where it was. Raises `KernelError`."""
-    device = shown(attached.device)
-    if state(attached) == GONE:
-        _unregister(attached)
-        return [f"{device} was gone, and its law with it"]
-    for path in namespaces.reachable():
-        with suppress(OSError):
-            place = namespaces.inside(path, partial(_remove_from_any, attached))
-            if place is not None:
-                return [f"{device} was moved to another namespace ({path}): {shown(place)} there"]
-    raise KernelError(
-        f"detach: {device} was moved to a namespace that cannot be found, and still has "
-        f"{attached.law}; run `forebay detach` there"
-    )
-
-
-def _remove_from_any(attached: Attached) -> str | None:
-    """Remove a law from the device of this namespace that has it; its name, None without one."""
-    name = _name_with(attached.program)
-    if name is not None:
-        _remove(attached, name)
-    return name
-
-
-def _unregister(attached: Attached) -> None:
-    if attached.engine == QDISC:
-        _quietly(partial(call, "bpftool", "struct_ops", "unregister", "name", attached.qdisc))
-
-
-# --- changing it --------------------------------------------------------------------------------
 
 
 @records.alone()
@@ -619,10 +316,10 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     Raises `ScenarioError`, `KernelError`.
     """
     privileges.need(privileges.NETWORK, "set")
-    attached = attached_to(device)
-    name = _name_here(attached) or device
+    attached = presence.attached_to(device)
+    name = presence.name_here(attached) or device
     ifindex = devices.index(name)
-    if ifindex is None or not _is_there(attached, devices.installed(name, ifindex)):
+    if ifindex is None or not presence.is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
             f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
             f"{quoted(device)}`"
@@ -895,8 +592,3 @@ def _update(identifier: int, key: int, value: bytes) -> None:
         *("key", *hexadecimal(struct.pack("=I", key))),
         *("value", *hexadecimal(value)),
     )
-
-
-def _quietly(act: Callable[[], object]) -> None:
-    with suppress(KernelError):
-        act()

@@ -201,7 +201,7 @@ def _request(kind: int, flags: int, body: bytes, what: str) -> None:
 
 def _exchange(kind: int, flags: int, body: bytes, what: str) -> list[bytes]:
     """Return the bodies of the kernel's answers. Raises `KernelError` where it refuses."""
-    bodies = []
+    bodies: list[bytes] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
         link.bind((0, 0))
         link.send(HEADER.pack(HEADER.size + len(body), kind, flags | REQUEST, 1, 0) + body)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from forebay._native import ScenarioError
-from forebay.kernel import attachments, devices, namespaces, records
+from forebay.kernel import attachments, devices, namespaces, presence, records
 from forebay.kernel.programs import CLASSIFIER, FRONTS, answer
 from forebay.kernel.records import Attached
 
@@ -61,7 +61,7 @@ class LawCounts:
 
 def seen(device: str) -> LawCounts:
     """Return the counts of a device. Raises `ScenarioError` without a law, and `KernelError`."""
-    return _seen(attachments.attached_to(device))
+    return _seen(presence.attached_to(device))
 
 
 def all_seen() -> list[LawCounts]:
@@ -75,7 +75,7 @@ def all_seen() -> list[LawCounts]:
 def _seen(one: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     counted: dict[str, Any] = {}
-    name = attachments.present_name(one)
+    name = presence.present_name(one)
     if name is not None:
         qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", name)
         root = next((it for it in qdiscs if it.get("root")), {})
@@ -133,11 +133,11 @@ def hidden(counts: LawCounts) -> str | None:
     """
     if counts.engine != CLASSIFIER or not counts.present or counts.packets is None:
         return None
-    record = attachments.attached_to(counts.device)
+    record = presence.attached_to(counts.device)
     ifindex = devices.index(counts.device)
     if ifindex is None:
         return None
-    others = attachments.programs_before(record, counts.device, ifindex)
+    others = presence.programs_before(record, counts.device, ifindex)
     if not others:
         return None
     passed = ""

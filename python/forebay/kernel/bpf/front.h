@@ -192,11 +192,11 @@ static __always_inline __u64 backlog_at(const struct running *state, const struc
 static __always_inline void count_departures(struct running *state, struct fb_queue *queue,
 					     const struct arrival *arrival)
 {
-	__u64 rests = link_rests(state, arrival->qlen, arrival->now_ns);
-	__u64 others = __sync_lock_test_and_set(&state->other_bytes, 0);
+	__u64 rests = link_rests(state, arrival->qlen, arrival->now_ns), others;
 
 	if (arrival->now_ns <= state->departed_ns)
 		return;
+	others = __sync_lock_test_and_set(&state->other_bytes, 0);
 	if (!__sync_lock_test_and_set(&state->was_empty, rests) && !rests) {
 		queue->busy_ns = arrival->now_ns - state->departed_ns;
 		queue->departed_bytes = arrival->sent_bytes - state->departed_bytes;
@@ -283,6 +283,8 @@ static __always_inline void start(struct running *state, const struct settings *
 	if (__sync_lock_test_and_set(&state->started, 1))
 		return;
 	state->start_ns = state->busy_until_ns = state->last_ns = state->departed_ns = now;
+	/* What the qdisc sent before is not this law's. */
+	state->was_empty = 1;
 	state->next_ns = now + site->interval_ns;
 }
 

@@ -1,0 +1,153 @@
+"""Where a law is: by the kernel's word, on a device that may have been renamed or moved."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from forebay._native import ScenarioError
+from forebay.kernel import devices, namespaces, records, tcx
+from forebay.kernel.devices import shown
+from forebay.kernel.programs import CLASSIFIER, KernelError
+from forebay.kernel.records import Attached
+
+#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
+ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
+INTERRUPTED = "attach was interrupted"
+
+
+def find(device: str) -> Attached | None:
+    """Return what is attached to a device of this namespace; None where nothing is.
+
+    A device is found by its number, which a new name does not change, and by the law that the
+    kernel has on it, which goes with it into another namespace.
+    """
+    here = namespaces.cookie()
+    attached, _ = records.read()
+    ifindex = devices.index(device)
+    if ifindex is not None:
+        present = devices.installed(device, ifindex)
+        of_device = [it for it in attached if is_of(it, ifindex, present)]
+        # A device of another name may have had this number.
+        of_device.sort(key=lambda it: not is_there(it, present))
+        if of_device:
+            return of_device[0]
+    # Its device is gone, was moved, or has a new name while no other has the old one.
+    named = [it for it in attached if it.namespace == here and it.device == device]
+    named = [it for it in named if ifindex is None or name_here(it) is None]
+    return named[0] if named else None
+
+
+def attached_to(device: str) -> Attached:
+    """Return what is attached to a device here. Raises `ScenarioError` where nothing is."""
+    attached = find(device)
+    if attached is None:
+        raise no_law(device)
+    return attached
+
+
+def no_law(device: str) -> ScenarioError:
+    attached, problems = records.read()
+    here = [it for it in attached if it.namespace == namespaces.cookie()]
+    known = ", ".join(sorted({shown(name_here(it) or it.device) for it in here})) or "none"
+    damaged = "".join(f"; {problem}" for problem in problems)
+    return ScenarioError(
+        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
+        f"{known}{damaged}"
+    )
+
+
+def state(attached: Attached) -> str:
+    """Return where a law is, as `forebay list` says it; empty for one that works here."""
+    name = name_here(attached)
+    if name is not None:
+        present = installed_here(name)
+        if is_there(attached, present):
+            return ""
+        rest = present.shaper or ("clsact" in attached.made and present.has_clsact)
+        return INTERRUPTED if rest else GONE
+    if attached.boot != records.boot():
+        return GONE
+    if attached.engine == CLASSIFIER:
+        if not tcx.exists(attached.program):
+            return GONE
+        return MOVED if attached.namespace == namespaces.cookie() else ELSEWHERE
+    if attached.namespace == namespaces.cookie():
+        return GONE
+    return ELSEWHERE if namespace_of(attached) is not None else GONE
+
+
+def name_here(attached: Attached) -> str | None:
+    """Return the present name of a law's device; None if it is not in this namespace."""
+    if attached.boot != records.boot():
+        return None
+    name = None
+    if attached.namespace == namespaces.cookie():
+        name = devices.name_of(attached.ifindex)
+    return name_with(attached.program) or name
+
+
+def name_with(program: int) -> str | None:
+    """Return the device of this namespace that has a program by tcx; None without one.
+
+    A device takes what tcx runs along into another namespace; its qdiscs and filters end there.
+    """
+    if not program or not tcx.offered():
+        return None
+    for ifindex, name in socket.if_nameindex():
+        with suppress(KernelError):  # the device has gone meanwhile
+            if program in tcx.attached(ifindex):
+                return name
+    return None
+
+
+def installed_here(name: str) -> devices.Installed:
+    """Return what of laws there is on a device. Raises `KernelError` where it is gone."""
+    ifindex = devices.index(name)
+    if ifindex is None:
+        raise KernelError(f"{name} has gone meanwhile")
+    return devices.installed(name, ifindex)
+
+
+def present_name(attached: Attached) -> str | None:
+    """Return the present name of the device in this namespace that has a law; None without it."""
+    name = name_here(attached)
+    if name is None:
+        return None
+    present = installed_here(name)
+    return name if is_there(attached, present) else None
+
+
+def programs_before(attached: Attached, name: str, ifindex: int) -> int:
+    """Return how many programs and filters of others run before a law. Raises `KernelError`."""
+    present = devices.installed(name, ifindex)
+    if attached.program in present.tcx:
+        return present.tcx.index(attached.program)
+    law = next((it for it in present.filters if it.program == attached.program), None)
+    before = [it for it in present.filters if law and it.preference < law.preference]
+    return len(present.tcx) + len(before)
+
+
+def is_of(attached: Attached, ifindex: int, present: devices.Installed) -> bool:
+    """Return True if a record is of this device of this namespace."""
+    if attached.boot != records.boot():
+        return False
+    same = attached.ifindex == ifindex and attached.namespace == namespaces.cookie()
+    return same or bool(attached.program and present.has_program(attached.program))
+
+
+def is_there(attached: Attached, present: devices.Installed) -> bool:
+    """Return True if the kernel has the law on this device."""
+    if attached.engine == CLASSIFIER:
+        return present.has_program(attached.program)
+    return present.shaper
+
+
+def namespace_of(attached: Attached) -> Path | None:
+    """Return a file of the namespace in which a law was attached; None if there is no more."""
+    for path in namespaces.reachable():
+        with suppress(OSError):
+            if namespaces.inside(path, namespaces.cookie) == attached.namespace:
+                return path
+    return None
