@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -45,6 +47,8 @@ class Soak:
     """A soak: its namespaces, its random numbers, and what happened."""
 
     tag: str
+    #: where its commands would leave temporary files
+    folder: Path
     drawn: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     leaks: list[str] = field(default_factory=list)
@@ -68,11 +72,15 @@ class Soak:
             text=True,
             check=False,
             timeout=TIMEOUT_S,
+            env=self.environment(),
         )
         self.counts[f"{words[0]}: status {done.returncode}"] += 1
         if "Traceback" in done.stderr:
             self.leaks.append(f"{' '.join(words)}: {done.stderr}")
         return done
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.folder)}
 
     def attach(self) -> list[str]:
         law = self.drawn.choice(LAWS)
@@ -193,7 +201,10 @@ def several_at_once(soak: Soak) -> None:
     words = [soak.attach(), ["detach", "eth0"], ["set", "eth0", "rate=9Mbit/s"], soak.attach()]
     running = [
         subprocess.Popen(
-            soak.command(*FOREBAY, *one), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            soak.command(*FOREBAY, *one),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=soak.environment(),
         )
         for one in words
     ]
@@ -223,7 +234,10 @@ CHANGES += ("replaced_qdisc",)
 
 def killed(soak: Soak, words: list[str], number: int = signal.SIGKILL) -> None:
     process = subprocess.Popen(
-        soak.command(*FOREBAY, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        soak.command(*FOREBAY, *words),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=soak.environment(),
     )
     with suppress(subprocess.TimeoutExpired):
         process.wait(soak.drawn.uniform(0.2, KILL_WITHIN_S))
@@ -265,6 +279,9 @@ def round_of(soak: Soak, fault: Callable[[Soak], None]) -> None:
                 soak.leaks.append(f"{name}: programs {ids} at {device} of {place}")
     if "f0ba:" in qdiscs(soak):
         soak.leaks.append(f"{name}: {qdiscs(soak)}")
+    files = [str(path) for path in soak.folder.iterdir()]
+    if files:
+        soak.leaks.append(f"{name}: temporary files {files}")
     if records.RUN.exists():
         soak.leaks.append(f"{name}: {[str(path) for path in records.RUN.rglob('*')]}")
     for place in (soak.near, soak.other):
@@ -276,13 +293,12 @@ def _programs() -> dict[str, list[int]]:
 
 
 def _of_the_kernel() -> dict[str, int]:
-    """Count what of laws the kernel has, and what is left in folders."""
+    """Count what the kernel has of laws."""
     listed: list[dict[str, Any]] = answer("bpftool", "-j", "prog", "show") or []
     mounts = Path("/proc/mounts").read_text()
     return {
         "programs": sum(it.get("name") == programs.PROGRAM_NAME for it in listed),
         "maps": len(answer("bpftool", "-j", "map", "show") or []),
-        "files in /tmp": len(list(Path("/tmp").glob("forebay-*"))),
         "mounts": mounts.count(str(records.RUN)),
     }
 
@@ -292,7 +308,8 @@ def soak(seconds: float, seed: int) -> int:
     if records.RUN.exists():
         print(f"{records.RUN} is there already: detach its laws first", file=sys.stderr)
         return 2
-    made = Soak(f"fs{os.getpid()}", random.Random(seed))
+    folder = Path(tempfile.mkdtemp(prefix="attach-faults-"))
+    made = Soak(f"fs{os.getpid()}", folder, random.Random(seed))
     before, begun_s, rounds = _of_the_kernel(), time.monotonic(), 0
     try:
         while time.monotonic() - begun_s < seconds:
@@ -306,6 +323,7 @@ def soak(seconds: float, seed: int) -> int:
     finally:
         for name in (made.near, made.other):
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        shutil.rmtree(folder)
     deadline_s = time.monotonic() + FREED_S
     while (after := _of_the_kernel()) != before and time.monotonic() < deadline_s:
         time.sleep(0.2)

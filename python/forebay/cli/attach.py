@@ -190,10 +190,17 @@ def list_(*, as_json: bool = False) -> None:
     from forebay.base import quantities
     from forebay.base.terminal_table import Column
     from forebay.kernel import presence, records
-    from forebay.kernel.devices import shown
+    from forebay.kernel.devices import quoted, shown
 
     found, _ = records.read()
     _print_problems()
+    with _kernel():
+        for name in presence.unrecorded():
+            print(
+                f"{shown(name)}: has a law of Forebay without a record here; "
+                f"`forebay detach {quoted(name)}` removes it",
+                file=sys.stderr,
+            )
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
         return

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from forebay._native import ScenarioError
 from forebay.kernel import devices, namespaces, records, tcx
-from forebay.kernel.devices import shown
-from forebay.kernel.programs import CLASSIFIER, KernelError
+from forebay.kernel.devices import HANDLE, shown
+from forebay.kernel.programs import CLASSIFIER, KernelError, answer
 from forebay.kernel.records import Attached
 
 #: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
@@ -47,7 +47,28 @@ def attached_to(device: str) -> Attached:
     return attached
 
 
+def unrecorded() -> list[str]:
+    """Return the devices of this namespace that have a law of Forebay without a usable record.
+
+    The record of a command in a container with a `/run` of its own is there, for example.
+    """
+    attached, _ = records.read()
+    listed = answer("tc", "-j", "qdisc", "show")
+    signs = {it["dev"] for it in listed if it.get("handle") == HANDLE or it["kind"] == "clsact"}
+    found = []
+    for ifindex, name in socket.if_nameindex():
+        if name not in signs and not (tcx.offered() and tcx.attached(ifindex)):
+            continue
+        present = devices.installed(name, ifindex)
+        if any(is_of(it, ifindex, present) for it in attached):
+            continue
+        if present.shaper or devices.law_programs(present):
+            found.append(name)
+    return found
+
+
 def no_law(device: str) -> ScenarioError:
+    """Return the error of a device that has no law."""
     attached, problems = records.read()
     here = [it for it in attached if it.namespace == namespaces.cookie()]
     known = ", ".join(sorted({shown(name_here(it) or it.device) for it in here})) or "none"
