@@ -127,6 +127,23 @@ def plan(
     programs.need("tc", "ip")
     found = devices.device(device)
     _refuse_second(found)
+    attached = _site(found, law, rate, buffer, ecn=ecn)
+    given = dict(params or {})
+    notes = []
+    if design:
+        given, note = _designed(attached, found, given, design)
+        notes.append(note)
+    attached = replace(attached, params=given)
+    twin = _twin(attached)
+    attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
+    if twin is None:
+        return _plan_own_qdisc(attached, found, notes)
+    notes += _rate_notes(attached)
+    return _plan_law(attached, found, twin, notes)
+
+
+def _site(found: Device, law: str, rate: str | None, buffer: str | None, *, ecn: bool) -> Attached:
+    """Return the record of a law, without its parameters. Raises `ScenarioError`."""
     if rate is None:
         if buffer is not None:
             raise ScenarioError("--buffer: found without --rate, allowed: with it")
@@ -134,20 +151,14 @@ def plan(
     else:
         rate_bps = round(_native.quantity("--rate", rate, "rate"))
         before = devices.qdiscs_before(found)
-    buffer_pkts = _native.quantity("--buffer", buffer or BUFFER, "queue")
-    given = dict(params or {})
-    notes = []
-    if design:
-        given, note = _designed(law, found, rate_bps, buffer_pkts, given, design)
-        notes.append(note)
-    attached = Attached(
-        device=device,
+    return Attached(
+        device=found.name,
         ifindex=found.ifindex,
         namespace=namespaces.cookie(),
         law=law,
-        params=given,
+        params={},
         rate_bps=rate_bps,
-        buffer_pkts=buffer_pkts,
+        buffer_pkts=_native.quantity("--buffer", buffer or BUFFER, "queue"),
         packet_bytes=found.packet_bytes,
         header_bytes=found.header_bytes,
         ecn=ecn,
@@ -156,12 +167,6 @@ def plan(
         before=before,
         boot=records.boot(),
     )
-    twin = _twin(attached)
-    attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
-    if twin is None:
-        return _plan_own_qdisc(attached, found, notes)
-    notes += _rate_notes(attached)
-    return _plan_law(attached, found, twin, notes)
 
 
 def _refuse_second(found: Device) -> None:
@@ -492,12 +497,7 @@ def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.Tc
 
 
 def _designed(
-    law: str,
-    found: Device,
-    rate_bps: int,
-    buffer_pkts: float,
-    given: Mapping[str, Any],
-    design: Mapping[str, str],
+    attached: Attached, found: Device, given: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
     """Return parameters by the law's rule, and a line on them."""
     from forebay.theory.design import fitted_gains  # loads scipy
@@ -525,14 +525,14 @@ def _designed(
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
     place = fitted_gains.OperatingRange(
-        rate_bps,
+        attached.rate_bps,
         found.ip_bytes,
         (rtts[0], rtts[1]),
-        buffer_pkts,
+        attached.buffer_pkts,
         flows,
         tcp=tcp,
     )
-    fitted = fitted_gains.fit(law, place, given)
+    fitted = fitted_gains.fit(attached.law, place, given)
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"
