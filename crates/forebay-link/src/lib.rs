@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 use driver::Signals;
 use namespace::Network;
 use nix::unistd::Pid;
-use process::Running;
+use process::{Adopted, Foreground, Running};
 use real_time::RealTime;
 
 /// How long a server may take until it listens before COMMAND is started all the same.
@@ -161,6 +161,8 @@ pub fn run(
     one_thread()?;
     // Before anything is made, see that the laws fit.
     direction::both(settings)?;
+    let _adopted = Adopted::from_now();
+    let _foreground = Foreground::of_this_process();
     // In a user namespace the process would lose this right.
     let mut real_time = RealTime::take();
     let hosts = commands.programs.iter().map(|it| &it.sysctls[..]);
