@@ -8,8 +8,6 @@ processes' memory, listen on loopback alone, and serve no web pages.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +16,7 @@ from distributed import Nanny, Scheduler, SpecCluster, Worker
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
-from forebay.runs import outputs
+from forebay.base.temporary import temporary_folder
 
 HOST, PROTOCOL = "127.0.0.1", "tls://"
 
@@ -49,10 +47,8 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
         If the processes do not start.
     """
     security = Security.temporary()  # type: ignore[no-untyped-call]
-    outputs.tidy()
     # Workers unpickle what they have spilled to disk, so its folder is this user's alone.
-    prefix = f"{outputs.PREFIX}{os.getpid()}-dask-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+    with temporary_folder() as folder:
         shared = {"host": HOST, "protocol": PROTOCOL, "security": security, "dashboard": False}
         worker = {
             "cls": Nanny,
