@@ -17,6 +17,7 @@ pub mod classes;
 mod clock;
 #[allow(unsafe_code, reason = "system calls")]
 mod congestion;
+mod connections;
 pub mod control;
 #[allow(unsafe_code, reason = "system calls")]
 mod device;
@@ -46,7 +47,7 @@ mod watch;
 pub use apart::Apart;
 pub use attend::Attendance;
 pub use capture::Capture;
-pub use driver::{Observed, Outcome, Watchers};
+pub use driver::{duplicate, Observed, Outcome, Watchers};
 pub use error::Error;
 pub use namespace::{enter, End, Sysctl, MOST_HOSTS};
 pub use netlink::Queue;
