@@ -21,11 +21,11 @@ from guest_marks import needs_guest
 import forebay
 from forebay import engines
 from forebay._native import ScenarioError
+from forebay.base.temporary import PREFIX, temporary_folder
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
 from forebay.guests import placement, run, setup
 from forebay.runs import experiment
-from forebay.runs.outputs import PREFIX
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (
@@ -203,6 +203,31 @@ def test_folders_of_killed_runs_are_removed() -> None:
     left.mkdir()
     run.tidy()
     assert not left.exists()
+
+
+def test_folders_of_others_are_not_removed(tmp_path: Path) -> None:
+    """Others may write where temporary folders are, and name theirs as they like."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").write_text("")
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / f"{PREFIX}{gone.pid}-link").symlink_to(target)
+    (place / f"{PREFIX}{gone.pid}-file").write_text("")
+    (place / f"{PREFIX}{os.getpid()}-alive").mkdir()
+    (place / f"{PREFIX}{gone.pid}-mine").mkdir()
+    if os.geteuid() == 0:
+        other = place / f"{PREFIX}{gone.pid}-other"
+        other.mkdir()
+        os.chown(other, 65534, 65534)
+    with temporary_folder(place) as folder:
+        left = {path.name.rpartition("-")[2] for path in place.iterdir()} - {Path(folder).name}
+        left -= {Path(folder).name.rpartition("-")[2]}
+        wanted = {"link", "file", "alive"} | ({"other"} if os.geteuid() == 0 else set())
+        assert left == wanted
+    assert (target / "file").exists()
 
 
 def test_guests_are_listed_and_removed(some_guest: Path) -> None:
@@ -514,6 +539,65 @@ def test_a_program_cannot_change_the_guest_of_other_runs(tmp_path: Path) -> None
     before = sorted(guests.chosen().tools.rglob("*"))
     forebay.run(file, engine="kernel")
     assert sorted(guests.chosen().tools.rglob("*")) == before
+
+
+#: What a program tries, as root in its guest, to write to the host. Each way ends in a file of the
+#: host's folder TARGET, which the guest sees read-only.
+ESCAPES = r"""
+umask 0
+try() { "$@" >/dev/null 2>&1; }
+# The file system of the host once more, and the one that is there made writable.
+mkdir -p /run/host; try mount -t hostfs none /run/host -o /; try touch /run/host/TARGET/mount
+try mount -o remount,rw /; try mount --bind -o rw TARGET /run/host; try touch TARGET/remount
+try unshare --user --map-root-user --mount sh -c \
+  "mount -t hostfs none /run/host -o / && touch /run/host/TARGET/user"
+# Through the first process, which has all capabilities, and out of its root.
+try touch /proc/1/root/TARGET/init; try nsenter --target 1 --mount touch TARGET/nsenter
+try nsenter --target 1 --mount mount -t hostfs none /run/host -o /
+# Helpers that the kernel starts with all capabilities.
+printf '#!/bin/sh\nmount -t hostfs none /run/host -o /\n' > /run/helper
+echo 'touch /run/host/TARGET/helper' >> /run/helper
+chmod 755 /run/helper
+for file in /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe \
+  /proc/sys/kernel/hotplug /sys/kernel/uevent_helper; do
+  try sh -c "echo '|/run/helper' > $file"; try sh -c "echo /run/helper > $file"
+done
+ulimit -c unlimited; sh -c 'kill -SEGV $$'; try ip link add name x type forebay
+# The folder of the run, whose files the host reads again.
+try touch /run/forebay/planted; try ln -s TARGET/planted /run/forebay/program-9
+# A device of the host, and the guest's memory.
+try mknod /run/disk b 98 0; try dd if=/dev/zero of=/run/disk count=1; try touch TARGET/plain
+sleep 1
+grep CapEff /proc/self/status; ls /run/forebay; ls /run/host
+cat /proc/sys/net/ipv4/tcp_ecn >/dev/null && echo 1 > /proc/sys/net/ipv4/tcp_ecn && echo settings
+ip link show lo >/dev/null && echo links
+exit 0
+"""
+
+
+@needs_guest
+def test_a_program_that_is_root_in_its_guest_writes_nothing_to_the_host(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir(mode=0o777)
+    (tmp_path / "escape.sh").write_text(ESCAPES.replace("TARGET", str(target)))
+    program = PROGRAM + 'client = "sh escape.sh"\nstart = "0s"\n'
+    file = tmp_path / "escape.toml"
+    file.write_text(scenario(program, FTP.format(flows=1), duration=8))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path != file}
+    result = forebay.run(file, engine="kernel")
+    result.report(tmp_path.parent / f"{tmp_path.name}-out")
+    (said,) = (tmp_path.parent / f"{tmp_path.name}-out/programs").iterdir()
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path != file}
+    assert after == before, said.read_text()
+    lines = said.read_text().splitlines()
+    # Network administration stays: CAP_NET_ADMIN is bit 12; CAP_SYS_ADMIN is bit 21.
+    (kept,) = (int(line.split()[1], 16) for line in lines if line.startswith("CapEff"))
+    assert kept >> 12 & 1 and not kept >> 21 & 1
+    # What it planted where the run's folder is lies in the guest's memory, beside nothing else; the
+    # file system of the host was never mounted again.
+    said_by_shell = ("CapEff", "Segmentation fault")
+    rest = [line for line in lines if not line.startswith(said_by_shell)]
+    assert rest == ["planted", "program-9", "settings", "links"]
 
 
 @needs_guest

@@ -7,7 +7,10 @@ import inspect
 import json
 import os
 import pickle
+import pty
 import re
+import select
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +28,7 @@ from conftest import Cli, command
 from links import (
     PATIENCE_S,
     blast,
+    commands_with,
     keepers,
     marked,
     needs_iperf3,
@@ -358,8 +362,21 @@ def started(*words: str, **options: Any) -> subprocess.Popen[str]:
     return process
 
 
-#: Leaves a child in a session of its own, as a daemon does, and says its number.
-DAEMON = "setsid sleep 600 & echo ready; echo $!; exec sleep 600"
+#: Leaves a child in a session of its own, as a daemon does.
+DAEMON = "setsid sleep 600 & echo ready; exec sleep 600"
+
+
+def mark() -> str:
+    """What the environment of every process of this test has."""
+    return f"PYTEST_LINK={os.getpid()}"
+
+
+def all_gone() -> bool:
+    """True once no process of this test is left; numbers within the link are not ours."""
+    deadline = time.monotonic() + 10
+    while (some := commands_with(mark())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not some
 
 
 def runs(pid: int) -> bool:
@@ -380,19 +397,112 @@ def gone(pid: int) -> bool:
 
 def test_nothing_stays_when_the_emulator_is_killed() -> None:
     with started("sh", "-c", DAEMON) as process:
-        assert process.stdout is not None
-        daemon = int(process.stdout.readline())
         assert keepers()
         process.kill()
-        assert gone(daemon)
+        assert all_gone()
 
 
 def test_nothing_stays_when_the_command_ends() -> None:
-    with started("sh", "-c", "setsid sleep 600 & echo ready; echo $!; exit 3") as process:
-        assert process.stdout is not None
-        daemon = int(process.stdout.readline())
+    with started("sh", "-c", "setsid sleep 600 & echo ready; exit 3") as process:
         assert process.wait(PATIENCE_S) == 3
-        assert gone(daemon)
+        assert all_gone()
+
+
+def namespaces_without_proc() -> list[str] | None:
+    """Words before a command that may make no PID namespace; None where that cannot be had."""
+    limit = 'echo 0 > /proc/sys/user/max_pid_namespaces && exec "$@"'
+    words = ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh"]
+    done = subprocess.run([*words, "true"], capture_output=True, check=False)
+    return words if done.returncode == 0 else None
+
+
+@pytest.mark.parametrize("pid_namespace", [True, False])
+def test_a_command_that_kills_its_keeper_leaves_nothing(pid_namespace: bool) -> None:
+    """Nor one that kills all it may; where there can be no PID namespace the keeper dies."""
+    before = [] if pid_namespace else namespaces_without_proc()
+    if before is None:
+        pytest.skip("no user namespaces here")
+    attack = "setsid sleep 600 & sleep 0.3; kill -9 $PPID; sleep 0.3"
+    # Without a PID namespace this would end the tests, too.
+    attack += "; kill -9 -1; exit 6" if pid_namespace else "; exit 6"
+    done = subprocess.run(
+        [*before, *command("link", "-q", "--rate", "10Mbit/s", "--", "sh", "-c", attack)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == (6 if pid_namespace else 128 + 9), done.stderr
+    assert all_gone()
+
+
+def test_daemons_end_where_there_is_no_pid_namespace() -> None:
+    before = namespaces_without_proc()
+    if before is None:
+        pytest.skip("no user namespaces here")
+    leave = "setsid sh -c 'setsid sleep 600 & sleep 600' & sleep 0.3; exit 5"
+    words = [*before, *command("link", "-q", "--rate", "10Mbit/s", "--", "sh", "-c", leave)]
+    assert subprocess.run(words, check=False, timeout=PATIENCE_S).returncode == 5
+    assert all_gone()
+
+
+def test_a_thousand_processes_that_the_command_leaves_end_at_once() -> None:
+    """One after another, each by a walk over /proc, they took a minute on a busy machine."""
+    leave = (
+        "import os, time\n"
+        "for _ in range(1000):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid(); os.close(1); os.close(2); time.sleep(600)\n"
+        "print(time.time())"
+    )
+    words = command("link", "-q", "--rate", "10Mbit/s", "--", sys.executable, "-c", leave)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert time.time() - float(done.stdout) < 15
+    assert all_gone()
+
+
+def test_the_commands_own_view_of_processes_agrees() -> None:
+    """`ps` shows what `kill` reaches, and a user namespace within has a /proc, too."""
+    look = (
+        "test $(readlink /proc/self) -gt 1 && ps -o comm= -p 1 && ps -o pid= -p $$ >/dev/null && "
+        "sleep 600 & sleep 0.2; kill $(ps -o pid= -C sleep | tail -1); wait $!; echo $?; "
+        "unshare --user --map-root-user --pid --fork --mount-proc ps -o pid=,comm="
+    )
+    words = command("link", "-q", "--rate", "10Mbit/s", "--", "sh", "-c", look)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.stdout.split() == ["forebay-keeper", "143", "1", "ps"], done
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_shell_controls_its_jobs_and_the_terminal_comes_back(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    link = shlex.join(command("link", "-q", "--rate", "10Mbit/s", "--", shell))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", f"{link}; read line; echo got $line"])
+    said = b""
+    # Each line is typed once the one before has been answered.
+    for line, answer in [
+        ("sleep 600 & sleep 0.1; jobs; echo a''b", b"ab\r\n"),
+        ("kill %1; fg; echo c''d", b"cd\r\n"),
+        ("exit 3", None),
+        ("typed", b"got typed"),
+    ]:
+        os.write(terminal, f"{line}\n".encode())
+        end_s = time.monotonic() + PATIENCE_S
+        while answer and answer not in said and time.monotonic() < end_s:
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    said += os.read(terminal, 4096)
+                except OSError:
+                    break
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(terminal)
+    text = said.decode()
+    assert "Running" in text and "got typed" in text, text
+    for complaint in ("cannot", "Cannot", "no job control"):
+        assert complaint not in text, text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -29,7 +29,7 @@ from forebay.flows.mapping import link_plans
 from forebay.flows.real import Limits
 from forebay.links import congestion
 from forebay.runs import descriptions, experiment
-from forebay.runs.outputs import PREFIX
+from forebay.base.temporary import PREFIX
 
 __all__ = ["marked", "nothing_stays"]
 

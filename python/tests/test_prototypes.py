@@ -395,3 +395,54 @@ def test_a_class_of_a_notebook_has_parameters(scenario: Path) -> None:
     assert (info.label, info.target_pkts) == ("Threshold", 20)
     means = [one.metrics["queue_mean_pkts"][0] for one in (result, other)]
     assert means[0] > means[1]
+
+
+#: A law that says that it was loaded.
+NOTICED = """
+from pathlib import Path
+(Path(__file__).parent / "loaded").write_text("")
+class Law:
+    interval = 0.01
+    def sample(self, queue):
+        return 0.0
+"""
+
+
+def test_a_scenario_loads_no_law_from_outside_its_folder(
+    cli: Cli, scenario: Path, tmp_path: Path
+) -> None:
+    """Whoever runs a scenario has looked at its folder, and not at the others of the machine."""
+    (tmp_path / "evil.py").write_text(NOTICED)
+    folder = tmp_path / "folder"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below/law.py").write_text(NOTICED)
+    text = scenario.read_text()
+    for path in ("../evil.py", "below/../../evil.py", tmp_path / "evil.py"):
+        (folder / "s.toml").write_text(f'{text}\n[[law]]\nkind = "{path}:Law"\n')
+        done = cli("run", "folder/s.toml", "--seeds", 1, "--no-report")
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert re.match(r"folder/s\.toml:\d+: law\.\d+\.kind: ", done.stderr), done.stderr
+        assert str(path) in done.stderr and 'without ".."' in done.stderr
+    assert not (tmp_path / "loaded").exists()
+    (folder / "s.toml").write_text(f'{text}\n[[law]]\nkind = "./below/law.py:Law"\n')
+    done = cli("run", "folder/s.toml", "--law", "Law", "--seeds", 1, "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "below/loaded").exists()
+
+
+def test_a_law_that_does_not_run_is_not_loaded(cli: Cli, scenario: Path, tmp_path: Path) -> None:
+    (tmp_path / "noticed.py").write_text(NOTICED)
+    (tmp_path / "other.py").write_text(NOTICED.replace("loaded", "other"))
+    text = f'{scenario.read_text()}\n[[law]]\nkind = "noticed.py:Law"\n'
+    (tmp_path / "s.toml").write_text(text)
+    for laws in (["pi"], ["other.py:Law"]):
+        words = [word for law in laws for word in ("--law", law)]
+        done = cli("run", "s.toml", *words, "--seeds", 1, "--no-report")
+        assert done.returncode == 0, done.stderr
+    forebay.run(tmp_path / "s.toml", laws=[Threshold], seeds=1)
+    assert not (tmp_path / "loaded").exists()
+    assert (tmp_path / "other").exists()
+    done = cli("run", "s.toml", "--law", "noticed.py:Law", "--seeds", 1, "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "loaded").exists()

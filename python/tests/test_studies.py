@@ -166,7 +166,7 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
         (["--until", "ci95=2%,speed"], "speed"),
         (["--budget", "ten"], "a time with its unit"),
         (["--on", "moon"], "tcp://host:8786"),
-        (["--on", "tcp://127.0.0.1:1"], "which does not answer"),
+        (["--on", "tcp://127.0.0.1:1"], "no Dask scheduler answers at"),
         (["--law", "nope"], "nope"),
     ]:
         done = run(tmp_path, *words)

@@ -7,9 +7,11 @@ import http.client
 import json
 import os
 import random
+import socket as plain_socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from forebay.guide import starter
 from forebay.studio import gains, packets, scenario, state, theory, theory_process
 from forebay.studio import server as studio_server
 from forebay.studio.scenario import BaseScenario
+from forebay.studio.server import REQUEST_S
 from forebay.studio.theory_process import Abandoned, TheoryProcess
 
 if TYPE_CHECKING:
@@ -331,6 +334,48 @@ def get(address: str, path: str | None = None, **headers: str) -> tuple[int, str
     connection.request("GET", path or parts.path, headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
+
+
+def test_half_open_connections_do_not_stop_the_studio(server: tuple[str, int]) -> None:
+    """Others on this machine may open many, and say nothing or a byte now and then."""
+    address, pid = server
+    place = urlsplit(address)
+    assert place.hostname and place.port
+    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    half_open: list[plain_socket.socket] = []
+    try:
+        # More than the files that a process may have as a rule.
+        for number in range(1200):
+            half_open.append(plain_socket.create_connection((place.hostname, place.port), 10))
+            if number % 2:
+                half_open[-1].send(b"GET / HTTP/1.1\r\nHost:")
+        assert get(address)[0] == 200
+        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) < files + 200
+        # One that drips is closed, too.
+        slow = plain_socket.create_connection((place.hostname, place.port), 10)
+        half_open.append(slow)
+        start_s = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - start_s < 4 * REQUEST_S:
+                slow.send(b"G")
+                time.sleep(0.1)
+        assert time.monotonic() - start_s < 3 * REQUEST_S
+    finally:
+        for one in half_open:
+            one.close()
+    assert get(address)[0] == 200
+
+
+def test_a_connection_takes_several_requests(server: tuple[str, int]) -> None:
+    address, _ = server
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc)
+    for _ in range(3):
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        assert (answer.status, len(answer.read()) > 100) == (200, True)
+        time.sleep(0.2)
+    connection.close()
 
 
 def socket(address: str, origin: str | None = "own", **options: Any) -> ClientConnection:

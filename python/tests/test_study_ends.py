@@ -164,7 +164,7 @@ def test_what_hangs_is_no_scheduler() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cluster, "ANSWER_S", 0.5)
             with (
-                pytest.raises(ScenarioError, match="does not answer"),
+                pytest.raises(ScenarioError, match="no Dask scheduler answers"),
                 cluster.cluster(address, None),
             ):
                 pass

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = {"docs/cli.md": commands.page, "docs/python.md": python.page}
 #: Pages outside docs/.
 HOME = "README.md"
-OUTSIDE = [HOME, "ARCHITECTURE.md", "CHANGELOG.md"]
+OUTSIDE = [HOME, "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"]
 
 #: Sections of the site and what is in them, in order: a page, or all of a folder. A page that is
 #: not there is left out, and one that is in no section comes last.
@@ -56,10 +56,11 @@ SECTIONS: dict[str, list[str]] = {
             "docs/reality-drawn.md",
             "docs/reality-attached.md",
             "docs/reality-modern.md",
+            "docs/evidence/",
             "experiments/",
         ),
     ],
-    "Inside": ["ARCHITECTURE.md", "docs/decisions/", "CHANGELOG.md"],
+    "Inside": ["ARCHITECTURE.md", "SECURITY.md", "docs/decisions/", "CHANGELOG.md"],
 }
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")

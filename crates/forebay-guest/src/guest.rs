@@ -112,6 +112,9 @@ fn boot() -> io::Result<PathBuf> {
         mount(Some("none"), at, Some("hostfs"), flags, Some(folder))
             .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
     };
+    // In a user namespace of its own a program would have every capability again. A kernel without
+    // them has no such file.
+    let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     host(&run, RUN, MsFlags::empty())?;
     // Other runs need them: no program of this one changes them.
     host(&tools, TOOLS, MsFlags::MS_RDONLY)?;

@@ -1,5 +1,6 @@
 //! Observers of a run: the live view, an address that serves metrics, and a socket for changes.
 
+use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -40,15 +41,26 @@ impl Attendance {
             watchers.changes = Some(asked);
             let (settings, view) = (settings.clone(), Arc::clone(&view));
             watchers.attend = Some(Box::new(move || {
+                let failed = |what: &str, error: io::Error| {
+                    eprintln!("forebay link: {what} cannot start: {error}; the link goes on");
+                };
                 if watch {
-                    let started = watch::start(&settings, Arc::clone(&shared), changes.clone());
-                    *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                    match watch::start(&settings, Arc::clone(&shared), changes.clone()) {
+                        Ok(started) => {
+                            *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                        }
+                        Err(error) => failed("the live view", error),
+                    }
                 }
                 if let Some(control) = control {
-                    control.serve(&settings, Arc::clone(&shared), changes);
+                    if let Err(error) = control.serve(&settings, Arc::clone(&shared), changes) {
+                        failed("the socket for changes", error);
+                    }
                 }
                 if let Some(endpoint) = endpoint {
-                    endpoint.serve(shared);
+                    if let Err(error) = endpoint.serve(shared) {
+                        failed("the metrics' address", error);
+                    }
                 }
             }));
         }

@@ -17,14 +17,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 use forebay_core::param::ParamType;
 use forebay_core::{ParamError, Rate, Value};
 use forebay_scenario::{law_named, set_value, LawChoice};
 use nix::sys::stat::{umask, Mode};
 
+use crate::connections::{self, MOST_CONNECTIONS};
 use crate::live::{Change, Shared};
 use crate::prometheus;
 use crate::settings::{DirectionSettings, Settings};
@@ -81,19 +81,31 @@ impl Control {
     }
 
     /// Answers in threads of its own for as long as the process lives.
-    pub fn serve(self, settings: &Settings, shared: Shared, changes: Sender<Change>) {
-        let hand = Arc::new(Mutex::new(Hand {
+    ///
+    /// # Errors
+    /// The first thread cannot be started.
+    pub fn serve(
+        self,
+        settings: &Settings,
+        shared: Shared,
+        changes: Sender<Change>,
+    ) -> io::Result<()> {
+        let hand = Mutex::new(Hand {
             ways: [settings.up.clone(), settings.down.clone()],
             mtu: settings.mtu,
             changes,
-        }));
-        thread::spawn(move || {
-            for stream in self.listener.incoming().flatten() {
-                let (hand, shared) = (Arc::clone(&hand), Shared::clone(&shared));
-                // A connection that breaks off concerns nobody else.
-                thread::spawn(move || answer(&stream, &hand, &shared));
-            }
         });
+        connections::serve(
+            move || Ok(self.listener.accept()?.0),
+            move |stream| answer(stream, &hand, &shared),
+            |stream| {
+                let line = format!(
+                    "error connections: {MOST_CONNECTIONS} are open, which is the limit; close one\n\n"
+                );
+                // A new connection takes a line without a wait.
+                let _ = (&*stream).write_all(line.as_bytes());
+            },
+        )
     }
 }
 
@@ -340,7 +352,7 @@ mod tests {
         )
         .unwrap();
         [settings.up, settings.down] = hand.ways;
-        control.serve(&settings, shared, changes);
+        control.serve(&settings, shared, changes).unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"nonsense\nup\nmetrics\n").unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -359,6 +371,34 @@ mod tests {
             answers[2].contains("forebay_link_current_queue_length"),
             "{answers:?}"
         );
+        // Beyond the limit there is one clear line, and a place is free again once one has gone.
+        let open: Vec<_> = (0..MOST_CONNECTIONS)
+            .map(|_| {
+                let mut stream = UnixStream::connect(&path).unwrap();
+                stream.write_all(b"up\n").unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap(), 1);
+                stream
+            })
+            .collect();
+        let mut answer = String::new();
+        let mut beyond = UnixStream::connect(&path).unwrap();
+        beyond.read_to_string(&mut answer).unwrap();
+        assert_eq!(
+            answer,
+            "error connections: 32 are open, which is the limit; close one\n\n"
+        );
+        drop(open);
+        let asked = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            let _ = stream.write_all(b"up\n");
+            let mut first = [0];
+            stream.read(&mut first).is_ok() && first == *b"r"
+        };
+        let mut tries = 0..200;
+        assert!(tries.any(|_| asked() || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            false
+        }));
         drop(file);
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();

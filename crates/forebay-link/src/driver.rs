@@ -5,7 +5,7 @@
 //! [`crate::direction`]).
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -62,13 +62,24 @@ pub struct Watchers {
     pub picture: Option<Shared>,
     pub changes: Option<Receiver<Change>>,
     /// The run ends when this becomes readable or is closed.
-    pub stop: Option<RawFd>,
+    pub stop: Option<OwnedFd>,
     /// Called when the commands have been started: the first moment at which there may be
     /// further threads.
     pub attend: Option<Box<dyn FnOnce() + Send>>,
     pub capture: Option<Capture>,
     /// Of the queue up.
     pub queue_capture: Option<QueueCapture>,
+}
+
+/// Returns a duplicate of the file with this number, for [`Watchers::stop`].
+///
+/// # Errors
+/// EBADF where no file has this number; a negative one would never be ready.
+pub fn duplicate(number: i32) -> std::io::Result<OwnedFd> {
+    // SAFETY: no memory is passed, and the number need not be of an open file.
+    let copy = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Names of the directions in reports.
@@ -662,7 +673,7 @@ impl Polled {
             Some(signals.fd.as_fd().as_raw_fd()),
             command,
             server,
-            watchers.stop,
+            watchers.stop.as_ref().map(AsRawFd::as_raw_fd),
         ];
         Polled(fds.map(|fd| libc::pollfd {
             // Negative ones are left out.

@@ -17,6 +17,7 @@ pub mod classes;
 mod clock;
 #[allow(unsafe_code, reason = "system calls")]
 mod congestion;
+mod connections;
 pub mod control;
 #[allow(unsafe_code, reason = "system calls")]
 mod device;
@@ -46,7 +47,7 @@ mod watch;
 pub use apart::Apart;
 pub use attend::Attendance;
 pub use capture::Capture;
-pub use driver::{Observed, Outcome, Watchers};
+pub use driver::{duplicate, Observed, Outcome, Watchers};
 pub use error::Error;
 pub use namespace::{enter, End, Sysctl, MOST_HOSTS};
 pub use netlink::Queue;
@@ -61,7 +62,7 @@ use std::time::{Duration, Instant};
 use driver::Signals;
 use namespace::Network;
 use nix::unistd::Pid;
-use process::Running;
+use process::{Adopted, Foreground, Running};
 use real_time::RealTime;
 
 /// How long a server may take until it listens before COMMAND is started all the same.
@@ -161,6 +162,8 @@ pub fn run(
     one_thread()?;
     // Before anything is made, see that the laws fit.
     direction::both(settings)?;
+    let _adopted = Adopted::from_now();
+    let _foreground = Foreground::of_this_process();
     // In a user namespace the process would lose this right.
     let mut real_time = RealTime::take();
     let hosts = commands.programs.iter().map(|it| &it.sysctls[..]);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use caps::{CapSet, Capability};
 use forebay_scenario::DeviceKind;
@@ -260,7 +260,7 @@ fn hosts_behind(
         go_to(namespace.as_fd())?;
         let (device, address) = (format!("host{number}"), end.host_v4(number));
         netlink
-            .add_veth(&device, NAME, host.as_raw_fd(), HOST_ETHERNET, true)
+            .add_veth(&device, NAME, host.as_fd(), HOST_ETHERNET, true)
             .map_err(failed)?;
         let index = netlink.index(&device).map_err(failed)?;
         quiet(netlink, index);
@@ -295,13 +295,7 @@ fn ethernet(
 ) -> Result<Device, Error> {
     let failed = |error| Error::machine("an Ethernet pair for packet sockets", error);
     netlink
-        .add_veth(
-            end.name(),
-            NAME,
-            namespace.as_raw_fd(),
-            device::ETHERNET,
-            false,
-        )
+        .add_veth(end.name(), NAME, namespace, device::ETHERNET, false)
         .map_err(failed)?;
     let index = netlink.index(end.name()).map_err(failed)?;
     let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);

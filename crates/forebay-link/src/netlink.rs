@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{
     NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
@@ -145,14 +145,14 @@ impl Netlink {
         &mut self,
         here: &str,
         name: &str,
-        there: RawFd,
+        there: BorrowedFd,
         address: [u8; 6],
         both: bool,
     ) -> io::Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
             LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::NetNsFd(there),
+            LinkAttribute::NetNsFd(there.as_raw_fd()),
             LinkAttribute::Address(address.to_vec()),
         ];
         let mut message = LinkMessage::default();

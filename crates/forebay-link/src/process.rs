@@ -1,9 +1,17 @@
 //! Commands at the ends of the link; no process of theirs outlives the link.
 //!
-//! Each end has a keeper: a process that starts the command, adopts the processes that the command
-//! leaves behind (PR_SET_CHILD_SUBREAPER), and kills all of them when its line to the emulator
-//! closes. The kernel closes the line whenever the emulator ends.
+//! Each command has a keeper: a process that starts it and ends when its line to the emulator
+//! closes, which the kernel does whenever the emulator ends. The keeper is the first process of a
+//! PID namespace, so the kernel kills all processes of that namespace with it, in one go and
+//! whatever they have done; and a command can neither signal the emulator nor kill its keeper.
+//! A /proc of the namespace is mounted for the command, so that `ps` and `kill` agree.
+//!
+//! Where the machine does not allow such a namespace or its /proc, as in some containers, the
+//! keeper adopts the processes that the command leaves behind (PR_SET_CHILD_SUBREAPER) and kills
+//! them at the end. A command that kills its keeper there leaves them to the emulator, which
+//! adopts them in turn ([`Adopted`]).
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -17,13 +25,14 @@ use std::time::{Duration, Instant};
 
 use caps::{CapSet, Capability};
 use nix::libc;
+use nix::mount::{mount, MsFlags};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sched::{setns, CloneFlags};
 use nix::sys::prctl;
 use nix::sys::signal::{kill, killpg, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{fork, ForkResult, Pid};
+use nix::unistd::{fork, getpgrp, setpgid, tcgetpgrp, tcsetpgrp, ForkResult, Pid};
 
 use crate::error::{doing, Error};
 
@@ -83,25 +92,45 @@ impl Running {
         namespace: BorrowedFd,
         give_capabilities: bool,
     ) -> Result<Running, Error> {
-        let (ours, keepers) =
-            UnixStream::pair().map_err(|error| Error::machine("a socket pair", error))?;
-        ours.set_nonblocking(true)
-            .map_err(|error| Error::machine("a socket pair", error))?;
-        // SAFETY: the process has one thread, so the child may do anything.
-        match unsafe { fork() }.map_err(doing("fork"))? {
-            ForkResult::Parent { child } => Ok(Running {
-                keeper: child,
-                line: ours,
-                ended: None,
-            }),
-            ForkResult::Child => {
-                drop(ours);
-                keep(command, namespace, give_capabilities, keepers);
-                // The child must not tear down what belongs to the parent.
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(0) }
+        for apart in [true, false] {
+            let (mut ours, mut keepers) =
+                UnixStream::pair().map_err(|error| Error::machine("a socket pair", error))?;
+            let forked = match apart {
+                true => fork_into_pid_namespace(),
+                // SAFETY: the process has one thread, so the child may do anything.
+                false => unsafe { fork() },
+            };
+            match forked {
+                Ok(ForkResult::Parent { child }) => {
+                    drop(keepers);
+                    if ours.read(&mut [0]).is_ok_and(|bytes| bytes == 1) {
+                        ours.set_nonblocking(true)
+                            .map_err(|error| Error::machine("a socket pair", error))?;
+                        return Ok(Running {
+                            keeper: child,
+                            line: ours,
+                            ended: None,
+                        });
+                    }
+                    // The new namespace got no /proc of its own.
+                    let _ = waitpid(child, None);
+                }
+                Ok(ForkResult::Child) => {
+                    drop(ours);
+                    if (!apart || mount_proc().is_ok()) && keepers.write_all(&[0]).is_ok() {
+                        keep(command, namespace, give_capabilities, keepers);
+                    }
+                    // The child must not tear down what belongs to the parent.
+                    // SAFETY: ends the process.
+                    unsafe { libc::_exit(0) }
+                }
+                Err(_) if apart => {}
+                Err(errno) => return Err(doing("fork")(errno)),
             }
         }
+        Err(Error::Machine(
+            "a keeper of the command ended at once".into(),
+        ))
     }
 
     /// A process that lives in the end's namespace for as long as the command does.
@@ -174,9 +203,37 @@ const STOPPED: u8 = 2;
 /// Time that a command has to end after it was asked to, before it is killed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Forks; the child is the first process of a new PID namespace, and in a mount namespace of its
+/// own. The process must have one thread.
+fn fork_into_pid_namespace() -> nix::Result<ForkResult> {
+    let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+    let flags = libc::c_long::from(flags.bits() | libc::SIGCHLD);
+    // unshare(2) would put every later child of this process there, and forbid it further threads.
+    // SAFETY: without a stack it is a fork; the process has one thread, so the child may do anything.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        -1 => Err(nix::errno::Errno::last()),
+        0 => Ok(ForkResult::Child),
+        child => Ok(ForkResult::Parent {
+            child: Pid::from_raw(libc::pid_t::try_from(child).unwrap_or(libc::pid_t::MAX)),
+        }),
+    }
+}
+
+/// Mounts the /proc of this process's PID namespace over the machine's, in this mount namespace
+/// alone. Other mounts stay as they are: where they are shared, mounts of the command reach the
+/// machine as before.
+fn mount_proc() -> nix::Result<()> {
+    let nothing = None::<&str>;
+    mount(nothing, "/proc", nothing, MsFlags::MS_PRIVATE, nothing)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, nothing)
+}
+
 /// The life of a keeper.
 fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut line: UnixStream) {
     let _ = prctl::set_child_subreaper(true);
+    // Where the emulator dies while this process is stopped.
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let _ = prctl::set_name(c"forebay-keeper");
     let mut signals = SigSet::empty();
     for signal in FORWARDED.into_iter().chain([Signal::SIGCHLD]) {
@@ -243,7 +300,10 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
             send_report(&mut line, what, value);
         }
         if heard && !matches!(line.read(&mut [0]), Ok(1)) {
-            kill_all();
+            // The first process of a PID namespace takes all others along.
+            if Pid::this() != FIRST {
+                kill_descendants(&HashSet::new());
+            }
             return;
         }
         if heard {
@@ -251,6 +311,9 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
         }
     }
 }
+
+/// The first process of a PID namespace.
+const FIRST: Pid = Pid::from_raw(1);
 
 /// What of a command is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,10 +427,15 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
         child.stderr(file);
         child.process_group(0);
     }
+    let leads_jobs = is_shell_on_terminal(command);
     // SAFETY: the keeper has one thread, so the child may do anything before it becomes the
     // command.
     unsafe {
         child.pre_exec(move || {
+            if leads_jobs {
+                setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+                take_terminal(Pid::this())?;
+            }
             // An interpreter that embeds this ignores some signals, which would be inherited.
             for signal in [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT] {
                 libc::signal(signal, libc::SIG_DFL);
@@ -398,29 +466,38 @@ pub fn keep_capabilities() {
     }
 }
 
-/// Kills every descendant: children die, theirs become ours, and so on until none is left.
-fn kill_all() {
+/// Kills every descendant of this process, except those below `spared` children, and reaps them.
+/// Processes that are left behind become its children: it must be a subreaper.
+fn kill_descendants(spared: &HashSet<Pid>) {
     loop {
-        for child in children() {
-            let _ = kill(child, Signal::SIGKILL);
+        let descendants = descendants(spared);
+        if descendants.is_empty() {
+            return;
         }
-        // A child that has just forked leaves another; that one becomes ours and is killed next.
-        match waitpid(None, None) {
-            Ok(_) => {}
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(_) => return,
+        for process in descendants {
+            let _ = kill(process, Signal::SIGKILL);
+        }
+        // Another round finds what a process forked before it was killed.
+        std::thread::sleep(Duration::from_millis(1));
+        if spared.is_empty() {
+            while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive)
+            {
+            }
+        } else {
+            // A spared child's status is not this function's to take.
+            for child in children_of(&parents(), Pid::this()) {
+                if !spared.contains(&child) {
+                    let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
+                }
+            }
         }
     }
 }
 
-/// The children of this process, as /proc says.
-fn children() -> Vec<Pid> {
-    let own = std::process::id();
-    let mut found = Vec::new();
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return found;
-    };
-    for entry in entries.flatten() {
+/// The parent of every process that /proc shows.
+fn parents() -> HashMap<Pid, Pid> {
+    let mut parents = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
             continue;
         };
@@ -430,11 +507,110 @@ fn children() -> Vec<Pid> {
         // The name, in brackets, may have spaces and brackets in it.
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let parent = after_name.split_whitespace().nth(1);
-        if parent.and_then(|it| it.parse::<u32>().ok()) == Some(own) {
-            found.push(Pid::from_raw(pid));
+        if let Some(parent) = parent.and_then(|number| number.parse().ok()) {
+            parents.insert(Pid::from_raw(pid), Pid::from_raw(parent));
         }
     }
-    found
+    parents
+}
+
+fn children_of(parents: &HashMap<Pid, Pid>, parent: Pid) -> Vec<Pid> {
+    let pairs = parents.iter().filter(|(_, of)| **of == parent);
+    pairs.map(|(child, _)| *child).collect()
+}
+
+/// Every process below this one, except those below `spared` children.
+fn descendants(spared: &HashSet<Pid>) -> Vec<Pid> {
+    let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for (child, parent) in parents() {
+        by_parent.entry(parent).or_default().push(child);
+    }
+    let mut below = by_parent.remove(&Pid::this()).unwrap_or_default();
+    below.retain(|child| !spared.contains(child));
+    let mut next = 0;
+    while let Some(process) = below.get(next) {
+        let children = by_parent.remove(process).unwrap_or_default();
+        below.extend(children);
+        next += 1;
+    }
+    below
+}
+
+/// Adopts what a killed keeper leaves behind, and kills it when this value is dropped.
+pub struct Adopted {
+    /// Children that this process had before.
+    former: HashSet<Pid>,
+    was_subreaper: bool,
+}
+
+impl Adopted {
+    pub fn from_now() -> Adopted {
+        let former = children_of(&parents(), Pid::this());
+        let was_subreaper = prctl::get_child_subreaper().unwrap_or(false);
+        let _ = prctl::set_child_subreaper(true);
+        Adopted {
+            former: former.into_iter().collect(),
+            was_subreaper,
+        }
+    }
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        kill_descendants(&self.former);
+        let _ = prctl::set_child_subreaper(self.was_subreaper);
+    }
+}
+
+/// The terminal of this process, if its process group is in the foreground there; it is again when
+/// this value is dropped. A shell that ends cannot give the terminal back by itself: in its PID
+/// namespace this process's group has no number.
+pub struct Foreground(Option<Pid>);
+
+impl Foreground {
+    pub fn of_this_process() -> Foreground {
+        let group = getpgrp();
+        Foreground(Some(group).filter(|group| tcgetpgrp(std::io::stdin()) == Ok(*group)))
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            if tcgetpgrp(std::io::stdin()).is_ok_and(|now| now != group) {
+                let _ = take_terminal(group);
+            }
+        }
+    }
+}
+
+/// Puts a process group into the foreground of the terminal that standard input is.
+fn take_terminal(group: Pid) -> nix::Result<()> {
+    // From the background that is a reason to stop, unless the signal is blocked.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTTOU);
+    let former = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let taken = tcsetpgrp(std::io::stdin(), group);
+    former.thread_set_mask()?;
+    taken
+}
+
+/// Shells that control jobs where they are started without arguments on a terminal.
+const SHELLS: [&str; 10] = [
+    "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh",
+];
+
+/// True for a shell that leads its jobs on this terminal. It gets a process group with a number in
+/// its PID namespace: dash complains at its end where it began in one without.
+fn is_shell_on_terminal(command: &Command) -> bool {
+    let [program] = &command.arguments[..] else {
+        return false;
+    };
+    let name = std::path::Path::new(program).file_name();
+    command.output.is_none()
+        && name.is_some_and(|name| SHELLS.iter().any(|shell| name == *shell))
+        // In the keeper's PID namespace the group of both is 0.
+        && tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 #[cfg(test)]

@@ -3,18 +3,19 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::PoisonError;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_core::ParamError;
 
 use crate::classes::ClassNow;
+use crate::connections::{self, MOST_CONNECTIONS};
 use crate::live::{Now, Picture, Shared};
 
 /// Longest request that is read, in bytes.
 const LONGEST_REQUEST: u64 = 8192;
+/// Time that a connection has in all.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An address that serves metrics. It is bound before the caller enters a namespace.
@@ -51,30 +52,113 @@ impl Endpoint {
     }
 
     /// Answers in threads of its own for as long as the process lives. Each connection has one,
-    /// so that a silent one does not hold up the others.
-    pub fn serve(self, shared: Shared) {
-        thread::spawn(move || {
-            for stream in self.listener.incoming().flatten() {
-                let shared = Shared::clone(&shared);
-                // A connection that breaks off concerns nobody else.
-                thread::spawn(move || answer(stream, &shared));
-            }
-        });
+    /// so that a silent one does not hold up the others, and [`PATIENCE`] to ask and be answered.
+    ///
+    /// # Errors
+    /// The first thread cannot be started.
+    pub fn serve(self, shared: Shared) -> io::Result<()> {
+        connections::serve(
+            move || Ok(self.listener.accept()?.0),
+            move |stream| answer(stream, &shared),
+            |stream| {
+                let _ = stream.set_nonblocking(true);
+                let body = format!("{MOST_CONNECTIONS} connections are open, which is the limit\n");
+                let _ = respond(stream, "503 Service Unavailable", PLAIN, &body);
+            },
+        )
     }
 }
 
-fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = BufReader::new((&stream).take(LONGEST_REQUEST));
+/// A connection whose whole exchange has to end by a moment, however slowly its bytes come.
+struct Hurried<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Hurried<'_> {
+    fn rest(&self) -> io::Result<Option<Duration>> {
+        let rest = self.end.saturating_duration_since(Instant::now());
+        match rest.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(Some(rest)),
+        }
+    }
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.rest()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Hurried<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.rest()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// True if a request names this machine by an address, as localhost, or by its own name. A page in
+/// a browser can have its own name resolve to this machine (DNS rebinding), and would read what
+/// only this machine's users may.
+fn is_this_machine(host: &str) -> bool {
+    if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let without_port = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    // An IPv6 address without a port.
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if bare.is_some_and(|address| address.parse::<IpAddr>().is_ok()) {
+        return true;
+    }
+    let name = without_port.trim_end_matches('.').to_ascii_lowercase();
+    let own = nix::unistd::gethostname().ok();
+    let own = own
+        .and_then(|own| own.into_string().ok())
+        .unwrap_or_default();
+    name == "localhost" || (!own.is_empty() && name == own.to_ascii_lowercase())
+}
+
+fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut stream = Hurried {
+        stream,
+        end: Instant::now() + PATIENCE,
+    };
+    let mut request = BufReader::new((&mut stream).take(LONGEST_REQUEST));
     let mut line = String::new();
     request.read_line(&mut line)?;
+    let mut hosts = Vec::new();
     let mut header = String::new();
     while request.read_line(&mut header)? > 2 {
+        if let Some((name, value)) = header.split_once(':') {
+            if name.eq_ignore_ascii_case("host") {
+                hosts.push(value.trim().to_owned());
+            }
+        }
         header.clear();
     }
     let mut words = line.split_whitespace();
-    let (status, kind, body) = match (words.next(), words.next()) {
+    let (method, path, version) = (words.next(), words.next(), words.next());
+    // Only HTTP/1.0 has requests without a host.
+    let named = match &hosts[..] {
+        [] => version != Some("HTTP/1.1"),
+        [host] => is_this_machine(host),
+        _ => false,
+    };
+    let (status, kind, body) = match (method, path) {
+        (Some("GET"), _) if !named => (
+            "403 Forbidden",
+            PLAIN,
+            "the request's Host is not this machine: ask by its address, its host name or localhost\n"
+                .to_owned(),
+        ),
         (Some("GET"), Some("/metrics" | "/")) => {
             let picture = shared
                 .lock()
@@ -86,18 +170,25 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
                 text(&picture),
             )
         }
-        (Some("GET"), _) => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
+        (Some("GET"), _) => ("404 Not Found", PLAIN, "see /metrics\n".to_owned()),
         _ => (
             "405 Method Not Allowed",
-            "text/plain",
+            PLAIN,
             "GET /metrics\n".to_owned(),
         ),
     };
+    respond(stream, status, kind, &body)
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn respond(mut stream: impl Write, status: &str, kind: &str, body: &str) -> io::Result<()> {
     let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes())
 }
 
 /// Name, help and value of what each direction, or each class of its discipline, has once.
@@ -170,6 +261,15 @@ const QUANTILES: [&str; 3] = ["0.5", "0.95", "0.99"];
 /// A sample: its labels, and its value.
 type Labelled = (String, f64);
 
+/// A label with its value, in which the format escapes three characters.
+fn label(name: &str, value: &str) -> String {
+    let value = value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
+}
+
 /// A delay at each quantile.
 fn quantiles(labels: &str, delay_s: [f64; 3]) -> impl Iterator<Item = Labelled> + use<'_> {
     let sample =
@@ -184,12 +284,17 @@ pub fn text(picture: &Picture) -> String {
     let ways: Vec<(String, &Now)> = ["up", "down"]
         .into_iter()
         .zip(&picture.ways)
-        .map(|(way, now)| (format!("direction=\"{way}\",kind=\"{}\"", now.law), now))
+        .map(|(way, now)| {
+            (
+                format!("direction=\"{way}\",{}", label("kind", &now.law)),
+                now,
+            )
+        })
         .collect();
     let mut classes: Vec<(String, &ClassNow)> = Vec::new();
     for (labels, now) in &ways {
         for class in &now.classes {
-            classes.push((format!("{labels},class=\"{}\"", class.name), class));
+            classes.push((format!("{labels},{}", label("class", class.name)), class));
         }
     }
     for (kind, table) in [("counter", COUNTERS), ("gauge", GAUGES)] {
@@ -233,7 +338,9 @@ pub fn text(picture: &Picture) -> String {
         "Queuing delay of a class in the last moment, by quantile; NaN where no packet left.";
     family(&mut out, "class_delay_seconds", "gauge", help, delays);
     let states = ways.iter().flat_map(|(labels, now)| {
-        let state = move |(name, value): &(_, f64)| (format!("{labels},name=\"{name}\""), *value);
+        let state = move |(name, value): &(&str, f64)| {
+            (format!("{labels},{}", label("name", name)), *value)
+        };
         now.probes.iter().map(state)
     });
     let help = "Inner values of the law; p is its probability.";
@@ -295,7 +402,7 @@ mod tests {
     fn ask(request: &str) -> String {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let mut stream = TcpStream::connect(endpoint.address().unwrap()).unwrap();
-        endpoint.serve(shared());
+        endpoint.serve(shared()).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -304,7 +411,7 @@ mod tests {
 
     #[test]
     fn metrics_are_served() {
-        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = ask("GET /metrics HTTP/1.1\r\nHost: localhost:9100\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
         for line in [
             "forebay_link_drops_total{direction=\"up\",kind=\"pi\",reason=\"early\"} 7\n",
@@ -323,9 +430,9 @@ mod tests {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = endpoint.address().unwrap();
         let mut silent = TcpStream::connect(address).unwrap();
-        endpoint.serve(shared());
+        endpoint.serve(shared()).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"));
@@ -351,8 +458,71 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_not_this_machines_is_refused() {
+        for host in [
+            "127.0.0.1:9100",
+            "[::1]:9100",
+            "[::1]",
+            "10.1.2.3",
+            "LOCALHOST",
+            "localhost.",
+        ] {
+            let answer = ask(&format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+        }
+        for host in [
+            "evil.example:9100",
+            "localhost.evil.example",
+            "",
+            "127.0.0.1.evil.example",
+        ] {
+            let answer = ask(&format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 403"), "{host}: {answer}");
+            assert!(!answer.contains("forebay_link_"));
+        }
+        let twice = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
+        assert!(ask(twice).starts_with("HTTP/1.1 403"));
+        assert!(ask("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 403"));
+    }
+
+    #[test]
+    fn connections_are_bounded_and_the_one_beyond_is_told() {
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = endpoint.address().unwrap();
+        endpoint.serve(shared()).unwrap();
+        let silent: Vec<TcpStream> = (0..MOST_CONNECTIONS + 1)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let mut answer = String::new();
+        let mut last = &silent[MOST_CONNECTIONS];
+        last.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        // The silent ones are given up, also one that goes on saying a little.
+        let mut slow = &silent[0];
+        let start = Instant::now();
+        while slow.write_all(b"x").is_ok() && start.elapsed() < 4 * PATIENCE {
+            std::thread::sleep(PATIENCE / 20);
+        }
+        assert!(start.elapsed() < 2 * PATIENCE, "{:?}", start.elapsed());
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        answer.clear();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut picture = Picture::default();
+        picture.ways[0].law = "a\"b\\c\nd".into();
+        let line = "forebay_link_packets_total{direction=\"up\",kind=\"a\\\"b\\\\c\\nd\"} 0";
+        let body = text(&picture);
+        assert!(body.lines().any(|it| it == line), "{body}");
+    }
+
+    #[test]
     fn anything_else_is_refused() {
-        assert!(ask("GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask("GET /x HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\r\n\r\n").starts_with("HTTP/1.1 405"));
     }

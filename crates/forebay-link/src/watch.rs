@@ -50,7 +50,14 @@ struct View {
 
 /// Shows a run until it ends, in a thread of its own; with a terminal on `stderr`, that is
 /// taken over for as long.
-pub fn start(settings: &Settings, shared: Shared, changes: Sender<Change>) -> JoinHandle<()> {
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start(
+    settings: &Settings,
+    shared: Shared,
+    changes: Sender<Change>,
+) -> io::Result<JoinHandle<()>> {
     let mut view = View {
         ways: [settings.up.clone(), settings.down.clone()],
         given: [settings.up.law.clone(), settings.down.law.clone()],
@@ -60,7 +67,7 @@ pub fn start(settings: &Settings, shared: Shared, changes: Sender<Change>) -> Jo
         changes,
         note: String::new(),
     };
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         if io::stdout().is_terminal() && io::stdin().is_terminal() {
             // A terminal that fails leaves the run as it is.
             let mut terminal = ratatui::init();

@@ -1,7 +1,6 @@
 //! A link for real traffic as Python classes: settings in, what was observed out.
 
 use std::ffi::OsString;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, TryFromFloatSecsError};
 
@@ -314,7 +313,7 @@ pub fn link_run(
     command: Option<Vec<OsString>>,
     server: Option<String>,
     output: Option<PathBuf>,
-    stop: Option<RawFd>,
+    stop: Option<i32>,
     ready: Option<Py<PyAny>>,
     watch: bool,
     metrics: Option<&str>,
@@ -353,7 +352,7 @@ pub fn link_run(
             .map_err(|error| PyValueError::new_err(error.to_string()))?,
     };
     let mut watchers = Watchers {
-        stop,
+        stop: stop.map(forebay_link::duplicate).transpose()?,
         capture: captures
             .map(|folder| Capture::create(&folder))
             .transpose()?,

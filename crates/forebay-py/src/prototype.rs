@@ -59,6 +59,7 @@ pub fn add(
     file: &str,
     brought: &[Bound<PyAny>],
 ) -> PyResult<()> {
+    options.brings_laws = !brought.is_empty();
     let wanted = prototypes(text, file, options).map_err(refused)?;
     if wanted.is_empty() && brought.is_empty() {
         return Ok(());

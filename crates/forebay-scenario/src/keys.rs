@@ -99,7 +99,7 @@ pub fn keys() -> Vec<KeyDoc> {
     all.push(KeyDoc::written(
         "law",
         "kind",
-        "a law of the registry, or FILE.py:CLASS for one in Python, as from this file's folder",
+        "a law of the registry, or FILE.py:CLASS for one in Python, in this file's folder or below it",
         "The law under test.",
     ));
     all.push(KeyDoc::written(

@@ -15,7 +15,7 @@ use crate::options::{is_prototype, Options};
 use crate::path::{labels, unique_labels};
 use crate::sweep::Sweep;
 use crate::tree::{Node, Section, Table};
-use crate::types::{Gains, Label, Maybe, Queue};
+use crate::types::{Gains, InnerFile, Label, Maybe, Queue};
 
 /// Key of a law that says where its numbers come from.
 pub const GAINS: &str = "gains";
@@ -118,24 +118,71 @@ fn label_own(document: &mut Document, options: &Options) {
     }
 }
 
-/// Kinds of laws in files of Python, FILE.py:CLASS, and whether the document names them, or else
-/// the caller.
-pub fn prototypes(document: &Document, options: &Options) -> Vec<(String, bool)> {
-    let in_file = document.laws.iter().filter_map(|table| table.text("kind"));
-    let in_file: Vec<&str> = in_file.filter(|kind| is_prototype(kind)).collect();
-    let labels = labels(&document.laws);
-    let known = |name: &str| in_file.contains(&name) || labels.iter().any(|label| label == name);
-    let by_caller = options.laws.iter().map(String::as_str);
-    let by_caller = by_caller.filter(|name| is_prototype(name) && !known(name));
-    let mut all: Vec<(String, bool)> = Vec::new();
-    for (kind, named) in
-        (in_file.iter().map(|kind| (*kind, true))).chain(by_caller.map(|kind| (kind, false)))
-    {
-        if all.iter().all(|(other, _)| other != kind) {
-            all.push((kind.to_owned(), named));
+/// Kinds of laws in files of Python, FILE.py:CLASS, that may run, and whether the document names
+/// them, or else the caller. Such a file is a program that runs when it is loaded: the laws of the
+/// document that the caller leaves out are not among them.
+///
+/// # Errors
+/// A law of the document whose file is not in the scenario's folder or below it.
+pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String, bool)>, Fault> {
+    let all_labels = labels(&document.laws);
+    let mut in_file: Vec<&str> = Vec::new();
+    if !options.without_own_laws {
+        for (number, table) in document.laws.iter().enumerate() {
+            let Some(kind) = table.text("kind").filter(|kind| is_prototype(kind)) else {
+                continue;
+            };
+            if !may_run(document, options, table, &all_labels) {
+                continue;
+            }
+            let path = kind.rsplit_once(':').map_or(kind, |(path, _)| path);
+            if !InnerFile::is_inner(path.strip_prefix("./").unwrap_or(path)) {
+                let name = name_in_errors(table, number, &all_labels[number]);
+                let section = Section { table, name: &name };
+                let allowed = "FILE.py:CLASS with a file in the scenario's folder or below it, without \"..\"";
+                return Err(section.fault("kind", format!("{kind:?}"), allowed));
+            }
+            if !in_file.contains(&kind) {
+                in_file.push(kind);
+            }
         }
     }
-    all
+    let mut all: Vec<(String, bool)> = Vec::new();
+    all.extend(in_file.iter().map(|kind| ((*kind).to_owned(), true)));
+    let known = |name: &String| {
+        let of_document = |table: &Table| table.text("kind") == Some(name);
+        document.laws.iter().any(of_document) || all_labels.contains(name)
+    };
+    let by_caller = options
+        .laws
+        .iter()
+        .filter(|name| is_prototype(name) && !known(name));
+    for kind in by_caller {
+        if all.iter().all(|(other, _)| other != kind) {
+            all.push((kind.clone(), false));
+        }
+    }
+    Ok(all)
+}
+
+/// True if the caller's choice may have this law of the document, which is in a file of Python. A
+/// name that is no other law's may be its label, which only its file tells.
+fn may_run(document: &Document, options: &Options, table: &Table, labels: &[String]) -> bool {
+    if options.laws.is_empty() {
+        // With laws that the caller brings as classes, those of the document stay out.
+        return !options.brings_laws;
+    }
+    options.laws.iter().any(|name| {
+        let (kind, label) = (table.text("kind"), table.text("label"));
+        let other = |other: &Table| other.text("kind") == Some(name);
+        kind == Some(name)
+            || label == Some(name)
+            || label.is_none()
+                && find(name).is_none()
+                && !is_prototype(name)
+                && !document.laws.iter().any(other)
+                && !labels.contains(name)
+    })
 }
 
 /// Whether a law of `chosen` asks for numbers, in the document or at a point of the sweep.

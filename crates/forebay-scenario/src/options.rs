@@ -44,6 +44,9 @@ pub fn is_prototype(kind: &str) -> bool {
 /// Changes from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// The caller brings laws of its own as classes, which are added once it is known which laws
+    /// the document names: no other law runs, unless [`Options::laws`] has its name.
+    pub brings_laws: bool,
     /// `--set KEY=VALUE`. KEY is a path as in `[sweep]`, with a label in place of a number if
     /// wanted; VALUE is TOML, or a plain text where it is not. A key that is set is not swept.
     pub sets: Vec<(String, String)>,

@@ -86,7 +86,7 @@ pub fn prototypes(
     options: &Options,
 ) -> Result<Vec<(String, bool)>, ScenarioError> {
     let document = Document::read(text).map_err(|fault| fault.in_file(file))?;
-    Ok(laws::prototypes(&document, options))
+    laws::prototypes(&document, options).map_err(|fault| fault.in_file(file))
 }
 
 /// What a scenario is read from; a copy is cheap.

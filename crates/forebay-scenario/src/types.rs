@@ -64,19 +64,23 @@ impl ParamType for Command {
 #[derive(Clone, Debug, PartialEq)]
 pub struct InnerFile(pub String);
 
+impl InnerFile {
+    /// True if a path stays in the folder that it starts from.
+    pub fn is_inner(path: &str) -> bool {
+        let mut parts = std::path::Path::new(path).components();
+        !path.is_empty()
+            && !path.chars().any(char::is_control)
+            && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
+    }
+}
+
 impl ParamType for InnerFile {
     const SHAPE: Shape = Shape::Text;
     const ALLOWED: &'static str =
         "a file in the scenario's folder or below it, without \"..\", such as \"page\"";
     fn from_value(value: &Value) -> Result<InnerFile, String> {
-        let inner = |text: &str| {
-            let mut parts = std::path::Path::new(text).components();
-            !text.is_empty() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
-        };
         match value {
-            Value::Text(text) if inner(text) && !text.chars().any(char::is_control) => {
-                Ok(InnerFile(text.clone()))
-            }
+            Value::Text(text) if InnerFile::is_inner(text) => Ok(InnerFile(text.clone())),
             _ => Err(Self::ALLOWED.into()),
         }
     }

@@ -489,6 +489,61 @@ fn a_file_names_laws_of_the_caller() {
 }
 
 #[test]
+fn a_law_that_does_not_run_is_not_loaded() {
+    let (head, _) = CONSTANT.split_once("[[law]]").unwrap();
+    let text = format!(
+        "{head}[[law]]\nkind = \"pi\"\n[[law]]\nkind = \"mine.py:Mine\"\n\
+         [[law]]\nkind = \"deep/other.py:Else\"\nlabel = \"other\"\n"
+    );
+    let loaded = |laws: &[&str], brings_laws: bool, without_own_laws: bool| {
+        let options = Options {
+            laws: laws.iter().map(|law| (*law).to_owned()).collect(),
+            brings_laws,
+            without_own_laws,
+            ..Options::default()
+        };
+        let all = prototypes(text.as_bytes(), "test.toml", &options).unwrap();
+        let kinds: Vec<String> = all.into_iter().map(|(kind, _)| kind).collect();
+        kinds.join(" ")
+    };
+    assert_eq!(loaded(&[], false, false), "mine.py:Mine deep/other.py:Else");
+    assert_eq!(loaded(&["pi"], false, false), "");
+    // One that the file does not have, and one that is no law.
+    assert_eq!(loaded(&["codel"], false, false), "");
+    assert_eq!(loaded(&["other"], false, false), "deep/other.py:Else");
+    assert_eq!(loaded(&["mine.py:Mine"], false, false), "mine.py:Mine");
+    // It may be the label that the class has.
+    assert_eq!(loaded(&["Mine"], false, false), "mine.py:Mine");
+    assert_eq!(loaded(&["else.py:New"], false, false), "else.py:New");
+    assert_eq!(loaded(&[], true, false), "");
+    assert_eq!(loaded(&[], false, true), "");
+}
+
+#[test]
+fn a_law_in_a_file_outside_the_scenarios_folder_is_refused() {
+    let (head, _) = CONSTANT.split_once("[[law]]").unwrap();
+    for path in [
+        "../mine.py",
+        "deep/../../mine.py",
+        "/tmp/mine.py",
+        "./../mine.py",
+    ] {
+        let text = format!("{head}[[law]]\nkind = \"{path}:Mine\"\n");
+        let error = prototypes(text.as_bytes(), "test.toml", &Options::default()).unwrap_err();
+        let line = error.to_string();
+        assert!(line.contains("law.0.kind") && line.contains(path), "{line}");
+        assert!(line.contains("the scenario's folder"), "{line}");
+        let options = Options {
+            laws: vec!["pi".into()],
+            ..Options::default()
+        };
+        assert!(prototypes(text.as_bytes(), "test.toml", &options)
+            .unwrap()
+            .is_empty());
+    }
+}
+
+#[test]
 fn seeds_count_from_one() {
     let options = Options {
         seeds: Some(3),

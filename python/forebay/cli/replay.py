@@ -6,7 +6,6 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 import sys
-import tempfile
 from contextlib import ExitStack
 from itertools import chain, groupby
 from pathlib import Path
@@ -16,6 +15,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.base import signals
+from forebay.base.temporary import temporary_folder
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating
 from forebay.cli.main import FAILED
@@ -78,7 +78,7 @@ def replay(
     with ExitStack() as stack:
         # Claims need the samples of all runs; without a store they are kept for this call alone.
         kept = choice.store(making.store, without=making.no_store) or choice.at(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="forebay-"))
+            stack.enter_context(temporary_folder())
         )
         try:
             with progress.bar() as watch:

@@ -70,8 +70,10 @@ def study(
     limit TIME: A run that takes longer fails: 60s.
     retry: Make the runs that failed once more.
     dry_run: Say what would be run, and how long it would take.
-    on WHERE: Where runs are made: threads, dask (a cluster of this machine), or a scheduler of
-        Dask such as tcp://host:8786.
+    on WHERE: Where runs are made: threads, dask (a cluster of this machine that nobody else can
+        use), or the address of a Dask scheduler. Whoever can reach the port of a tcp:// scheduler
+        can run programs as you and as its workers' user; prefer tls://HOST:8786, with the
+        certificates of Dask's own configuration.
     out: Folder for the page and the frame; results/study-NAME if it is left out.
     as_json: Print one JSON object per run, as `forebay run` does; files are written only with
         --out.

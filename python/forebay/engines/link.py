@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.base.temporary import tidy
 from forebay.flows import mapping
 from forebay.flows.real import Limits, RealRuns
-from forebay.runs import outputs
 from forebay.runs.engine import file_name
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LinkEngine:
         """Laws take turns, so that a busy spell of the machine hits all of them."""
         plans = {(plan.index, plan.number): plan for plan in mapping.link_plans(experiment)}
         keys = sorted(only, key=lambda key: (key[2], key[0], key[1]))
-        outputs.tidy()
+        tidy()
         called = {key: file_name(experiment.plan, key) for key in keys}
         return RealRuns(
             plans, keys, links=self.links, limits=self.limits, samples=samples, called=called

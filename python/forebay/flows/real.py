@@ -4,7 +4,6 @@ bound."""
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
+from forebay.base.temporary import temporary_folder
 from forebay.flows.mapping import LEAD_S, LinkPlan, Program
 from forebay.links import congestion
 from forebay.links.process import Emulator, LinkError
@@ -240,9 +240,7 @@ def once(
     with (
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as said,
-        tempfile.TemporaryDirectory(
-            prefix=f"{outputs.PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
-        ) as folder,
+        temporary_folder() as folder,
     ):
         here = Path(folder)
         programs = _Programs(plan, seed, here)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay._native import guest_orders, guest_run
+from forebay.base import temporary
+from forebay.base.temporary import PREFIX
 from forebay.guests.installed import PROGRAM
 from forebay.guests.placement import Placement, children
 from forebay.runs import outputs
-from forebay.runs.outputs import PREFIX, Ended, Keep
+from forebay.runs.outputs import Ended, Keep
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
@@ -53,8 +55,8 @@ class GuestError(RuntimeError):
 
 
 def tidy() -> None:
-    """Removes folders of processes that were killed."""
-    outputs.tidy([MEMORY])
+    """Remove folders of processes that were killed."""
+    temporary.tidy([MEMORY])
 
 
 def _memory() -> Path:

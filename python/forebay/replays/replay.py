@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from forebay import engines
 from forebay._native import ScenarioError
 from forebay.base import progress
+from forebay.base.temporary import temporary_folder
 from forebay.replays import claims, verdicts
 from forebay.runs import execution
 from forebay.runs.engine import check_repeatable
@@ -129,7 +129,7 @@ def replay(
     wanted = plan(paper, seeds, sets, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
     with (
-        tempfile.TemporaryDirectory(prefix="forebay-") as folder,
+        temporary_folder() as folder,
         progress.bar(only_on_terminal=True) as watch,
     ):
         return list(wanted.run(choice.at(folder), threads, watch))

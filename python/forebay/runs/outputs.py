@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay.base.temporary import temporary_folder
 from forebay.runs.engine import Extras, ProgramEnd
 
 if TYPE_CHECKING:
     from forebay._native import Plan
 
-#: Folders of runs, by the process that has them.
-PREFIX = "forebay-run-"
 #: End of a program's output in which its last words are.
 LAST_BYTES = 4000
 #: Exit statuses of a shell for what it cannot run, and for what it does not find.
@@ -27,19 +24,8 @@ class Keep:
     """A folder for what runs leave beside their traces, on a disk: it goes with this object."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(
-            prefix=f"{PREFIX}{os.getpid()}-kept-", ignore_cleanup_errors=True
-        )
+        self._folder = temporary_folder()
         self.path = Path(self._folder.name)
-
-
-def tidy(places: Iterable[Path] = ()) -> None:
-    """Removes folders of processes that were killed, from these places and the temporary one."""
-    every = {*places, Path(tempfile.gettempdir())}
-    for folder in (folder for place in every for folder in place.glob(f"{PREFIX}*")):
-        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def runs_programs(plan: Plan) -> bool:

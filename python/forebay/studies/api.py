@@ -92,8 +92,10 @@ def study(
     scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
     as there; of a law in Python the contents of its file count, and not what that imports.
     store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
-    on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
-    cores if None. engine: what makes the runs: see `forebay.run`.
+    on: "threads", "dask" for a cluster of this machine that nobody else can use, or the address of
+    a Dask scheduler. Whoever can reach the port of a tcp:// scheduler can run programs as you and
+    as its workers' user; prefer tls://, with the certificates of Dask's own configuration.
+    threads: all cores if None. engine: what makes the runs: see `forebay.run`.
 
     Raises `ScenarioError`, `KeyboardInterrupt` after Ctrl-C, `OSError` where the store is full, and
     `RuntimeError` where a scheduler is gone; what has finished is kept.
@@ -126,7 +128,8 @@ def workers(on: str, threads: int | None) -> Any:
         return nullcontext(made)
     if on != "dask" and "://" not in on:
         raise ScenarioError(
-            f'--on: found "{on}", allowed: threads, dask, or a scheduler such as tcp://host:8786'
+            f'--on: "{on}" names no place for runs; write threads, dask, or the address of a '
+            "scheduler such as tls://host:8786"
         )
     from forebay.studies import cluster
 

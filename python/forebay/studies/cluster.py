@@ -8,7 +8,6 @@ import logging
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
@@ -191,15 +190,25 @@ class Cluster:
 
 @contextmanager
 def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
-    """The cluster at an address, or, for "dask", workers of this machine that end with it.
+    """Connect to the scheduler at an address or, for "dask", to workers of this machine.
 
-    Raises `ScenarioError` without the library, and where no scheduler answers.
+    The workers of this machine end with the context. A scheduler at a ``tls://`` address gets the
+    client's certificate that Dask's own configuration names (``distributed.comm.tls``).
+
+    Raises
+    ------
+    ScenarioError
+        If Dask is not installed, or no scheduler answers.
     """
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
+
+        if on == "dask":
+            import cryptography  # noqa: F401 -- makes the certificate of a cluster
     except ImportError as error:
         raise ScenarioError(
-            f"--on: found {on}, which needs Dask: pip install dask distributed; or take threads"
+            f"--on: {on} needs Dask and {error.name}, which is not installed; "
+            "`pip install dask distributed cryptography`, or leave --on out to use threads"
         ) from error
     # A lost worker is no news: its tasks are done by others. Of a lost scheduler we say it.
     for name in list(logging.root.manager.loggerDict):
@@ -210,16 +219,9 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
             # An interruption while they start is told once they have.
             with signals.held() as interrupted, signals.kept_from_children():
                 try:
-                    # Another study's scheduler has its usual port; any other does.
-                    warnings.filterwarnings("ignore", "Port \\d+ is already in use", UserWarning)
-                    local = stack.enter_context(
-                        LocalCluster(  # type: ignore[no-untyped-call]
-                            n_workers=threads or cores(),
-                            threads_per_worker=1,
-                            dashboard_address=None,
-                            silence_logs=logging.CRITICAL,
-                        )
-                    )
+                    from forebay.studies.local_cluster import local_cluster
+
+                    local = stack.enter_context(local_cluster(threads or cores()))
                     client = stack.enter_context(Client(local))  # type: ignore[no-untyped-call]
                 except (OSError, RuntimeError) as error:
                     if interrupted:
@@ -235,23 +237,35 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         _answers(on)
         client = Client(on, timeout=ANSWER)  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever it makes of what is no scheduler
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ScenarioError(
-            f'--on: found "{on}", which does not answer, allowed: the address of a scheduler of '
-            "Dask that runs"
+            f'--on: no Dask scheduler answers at "{on}" ({why}); write the address of one that '
+            "runs, and for tls:// name the client's certificate in Dask's configuration "
+            "(distributed.comm.tls)"
         ) from error
     with client:
         yield Cluster(client, on)
 
 
 def _answers(address: str) -> None:
-    """Returns once a scheduler has greeted; a client waits for that for ever. Raises what goes
-    wrong."""
+    """Return once a scheduler has greeted; a client would wait for that for ever.
+
+    Raises
+    ------
+    Exception
+        Whatever goes wrong on the way, such as a certificate that is not accepted.
+    """
     from distributed.comm.core import connect
+    from distributed.security import Security
+
+    # As `Client` reads them: from Dask's configuration.
+    certificates = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
 
     found: list[BaseException | None] = []
 
     async def greet() -> None:
-        comm = await asyncio.wait_for(connect(address, timeout=ANSWER), ANSWER_S)  # type: ignore[no-untyped-call]
+        connecting = connect(address, timeout=ANSWER, **certificates)  # type: ignore[no-untyped-call]
+        comm = await asyncio.wait_for(connecting, ANSWER_S)
         comm.abort()
 
     def try_it() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketClose
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay import web
 from forebay.studio.address import HOST
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 WEB = Path(web.__file__).parent
 #: Bytes of a message from a page, and pages at a time.
 LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
+#: Connections that may wait without a whole request at a time, and how long each of them may.
+MOST_WAITING, REQUEST_S = 64, 5.0
 #: How long pages have to close when the studio ends.
 PATIENCE_S = 1
 
@@ -99,6 +102,53 @@ class Gate:
         return ""
 
 
+class HurriedProtocol(H11Protocol):
+    """HTTP/1.1 whose connections cannot wait for ever, nor use up the process's files.
+
+    A connection that has no whole request is closed after `REQUEST_S` seconds, however slowly its
+    bytes come. Of more than `MOST_WAITING` such connections the oldest is closed: a browser sends
+    its request at once and is not among them for long.
+    """
+
+    waiting: ClassVar[dict[HurriedProtocol, asyncio.TimerHandle]] = {}
+
+    def connection_made(self, transport: Any) -> None:
+        """Let the connection wait for its first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the connection's place."""
+        self._go_on()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come; a whole request ends the wait."""
+        super().data_received(data)
+        upgraded = self.transport.get_protocol() is not self
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if upgraded or answering or self.transport.is_closing():
+            self._go_on()
+
+    def on_response_complete(self) -> None:
+        """Let the connection wait for its next request."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._wait()
+
+    def _wait(self) -> None:
+        self._go_on()
+        self.waiting[self] = self.loop.call_later(REQUEST_S, self.transport.abort)
+        if len(self.waiting) > MOST_WAITING:
+            oldest = next(iter(self.waiting))
+            oldest._go_on()
+            oldest.transport.abort()
+
+    def _go_on(self) -> None:
+        if timer := self.waiting.pop(self, None):
+            timer.cancel()
+
+
 def application(base: BaseScenario, port: int, token: str, link: Path | None) -> ASGIApp:
     """The page, what it is made of, and its socket."""
     pages: set[WebSocket] = set()
@@ -134,6 +184,7 @@ def serve(base: BaseScenario, listening: socket.socket, token: str, link: Path |
         log_level="critical",
         access_log=False,
         lifespan="off",
+        http=HurriedProtocol,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         # Loopback is faster than any compression.

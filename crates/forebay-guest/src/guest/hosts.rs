@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -606,7 +606,7 @@ impl<'a> Hosts<'a> {
             let connection = &mut self.connections[number as usize];
             connection.left = Some(0);
             if let Some(socket) = &connection.socket {
-                sys::shut_down(socket.as_raw_fd());
+                sys::shut_down(socket.as_fd());
             }
         }
     }
@@ -643,7 +643,7 @@ impl<'a> Hosts<'a> {
             datagram[..4].copy_from_slice(&number.to_be_bytes());
         }
         let socket = self.connections[number as usize].socket.as_ref();
-        match sys::send(socket.expect("it is open").as_raw_fd(), &datagram) {
+        match sys::send(socket.expect("it is open").as_fd(), &datagram) {
             // What the kernel of the sender has no room for is lost before the queue.
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
@@ -659,13 +659,13 @@ impl<'a> Hosts<'a> {
         match ready {
             Ready::Receiver(number) => {
                 if let Some(receiver) = &of(number).receiver {
-                    syscalls.discard(receiver.as_raw_fd(), number);
+                    syscalls.discard(receiver.as_fd(), number);
                 }
                 true
             }
             Ready::Sender(number) if of(number).left.is_none() && !flags.intersects(OVER) => {
                 if let Some(socket) = &of(number).socket {
-                    syscalls.fill(socket.as_raw_fd());
+                    syscalls.fill(socket.as_fd());
                 }
                 true
             }
@@ -720,12 +720,12 @@ impl<'a> Hosts<'a> {
                 break;
             }
             let chunk = usize::try_from(most).unwrap_or(usize::MAX).min(ZEROS.len());
-            match sys::send(socket.as_raw_fd(), &ZEROS[..chunk]) {
+            match sys::send(socket.as_fd(), &ZEROS[..chunk]) {
                 Ok(sent) => {
                     if let Some(left) = &mut connection.left {
                         *left -= sent as u64;
                         if *left == 0 {
-                            sys::shut_down(socket.as_raw_fd());
+                            sys::shut_down(socket.as_fd());
                         }
                     }
                 }
@@ -751,7 +751,7 @@ impl<'a> Hosts<'a> {
         let Some(socket) = &self.datagrams[number as usize] else {
             return Ok(());
         };
-        let fd = socket.as_raw_fd();
+        let fd = socket.as_fd();
         let mut start = [0; 4];
         let now = now.as_nanos();
         let counts = now > self.window.0 && now <= self.window.1;
@@ -775,7 +775,7 @@ impl<'a> Hosts<'a> {
         let Some(socket) = connection.socket.take() else {
             return;
         };
-        let info = sys::tcp_info(socket.as_raw_fd());
+        let info = sys::tcp_info(socket.as_fd());
         let flow = connection.flow;
         let at = now.as_nanos();
         let class_number = self.flows[flow as usize].class;
@@ -809,7 +809,7 @@ impl<'a> Hosts<'a> {
     pub fn begin_window(&mut self) {
         for connection in &mut self.connections {
             if let Some(socket) = &connection.socket {
-                let info = sys::tcp_info(socket.as_raw_fd());
+                let info = sys::tcp_info(socket.as_fd());
                 connection.sent = (info.sent_pkts, info.resent_pkts);
             }
         }
@@ -822,7 +822,7 @@ impl<'a> Hosts<'a> {
             if let (Some(socket), Some(_)) =
                 (&connection.socket, self.scenario.traffic[class].kind.tcp())
             {
-                let info = sys::tcp_info(socket.as_raw_fd());
+                let info = sys::tcp_info(socket.as_fd());
                 let sent = &mut self.classes[class].sent;
                 sent.0 += u64::from(info.sent_pkts.saturating_sub(connection.sent.0));
                 sent.1 += u64::from(info.resent_pkts.saturating_sub(connection.sent.1));
@@ -865,13 +865,9 @@ impl<'a> Hosts<'a> {
                 TrafficKind::Ftp(_)
             )
         });
-        let of = |number: u32| -> Option<RawFd> {
-            Some(
-                self.connections[number as usize]
-                    .socket
-                    .as_ref()?
-                    .as_raw_fd(),
-            )
+        let of = |number: u32| -> Option<BorrowedFd> {
+            let socket = self.connections[number as usize].socket.as_ref()?;
+            Some(socket.as_fd())
         };
         let (mut sum, mut count) = (0.0, 0.0);
         for fd in endless.filter_map(|flow| of(flow.connection?)) {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use forebay_core::fnv::Fnv1a;
 use forebay_core::{Drop, Ecn, Rate, Span, Time};
@@ -209,7 +209,7 @@ impl Kernels {
         for word in [0, self.device, 0, self.parent, 0] {
             question.extend_from_slice(&word.to_ne_bytes());
         }
-        super::sys::send(self.netlink.as_raw_fd(), &question)?;
+        super::sys::send(self.netlink.as_fd(), &question)?;
         let mut answer = [0u8; 8192];
         let length = nix::unistd::read(&self.netlink, &mut answer)?;
         let answer = &answer[..length];

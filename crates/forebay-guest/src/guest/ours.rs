@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_core::transmitter::Transmitter;
 use forebay_core::{Buffer, Drop, HeldPacket, ParamError, Queue, Rate, Sink, Time};
@@ -126,7 +126,7 @@ impl Ours {
             let slot = self.take_slot();
             let mut memory = std::mem::take(&mut self.slots[slot as usize]);
             memory.resize(self.most_bytes, 0);
-            syscalls.fetch(self.near.as_raw_fd(), slot, memory);
+            syscalls.fetch(self.near.as_fd(), slot, memory);
         }
     }
 
@@ -187,7 +187,7 @@ impl Ours {
             // The last bit is out.
             let slot = packet.handle.slot;
             let bytes = std::mem::take(&mut self.slots[slot as usize]);
-            syscalls.hand_on(self.far.as_raw_fd(), slot, bytes);
+            syscalls.hand_on(self.far.as_fd(), slot, bytes);
         }
         while self.transmitter.due() <= now {
             self.send_next(self.transmitter.due(), rows)?;

@@ -9,10 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use forebay_scenario::ProgramFile;
+use nix::mount::{mount, umount2, MntFlags, MsFlags};
+use nix::sched::{unshare, CloneFlags};
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
 use super::network::Group;
+use super::sys;
 use crate::record::ProgramOutcome;
 
 /// End of a program's output that is kept.
@@ -77,7 +80,9 @@ impl Program {
     pub fn start(&mut self) {
         let started = File::create(&self.output).and_then(|output| {
             let errors = output.try_clone()?;
-            Command::new("/bin/sh")
+            let mut program = Command::new("/bin/sh");
+            confine(&mut program);
+            program
                 .args(["-c", &self.command])
                 .envs(self.addresses.iter().cloned())
                 .current_dir(&self.folder)
@@ -129,6 +134,34 @@ impl Program {
             status: self.status,
             output,
         }
+    }
+}
+
+/// Has a program, which is root in the guest, write to nothing of the host's: it may mount nothing,
+/// does not see the run's folder, and cannot name a helper that the kernel would start for it.
+#[allow(unsafe_code, reason = "system calls between fork and exec")]
+fn confine(program: &mut Command) {
+    let steps = || {
+        let none = None::<&str>;
+        let bind = |at: &str, flags| mount(Some(at), at, none, MsFlags::MS_BIND | flags, none);
+        let change = |at: &str, flags| {
+            let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags;
+            mount(none, at, none, flags, none)
+        };
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        umount2(super::RUN, MntFlags::MNT_DETACH)?;
+        // Core dumps, modules and events of devices start helpers with all capabilities.
+        change("/sys", MsFlags::MS_RDONLY)?;
+        bind("/proc/sys", MsFlags::empty())?;
+        change("/proc/sys", MsFlags::MS_RDONLY)?;
+        bind("/proc/sys/net", MsFlags::empty())?;
+        change("/proc/sys/net", MsFlags::empty())?;
+        sys::drop_capabilities()
+    };
+    // SAFETY: the guest's first process has one thread, so its child may do anything.
+    unsafe {
+        program.pre_exec(steps);
     }
 }
 

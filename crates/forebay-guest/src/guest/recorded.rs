@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use forebay_sim::traffic::Coming;
 use nix::libc;
@@ -68,7 +68,7 @@ impl Recorded {
         packet[16..20].copy_from_slice(&to.octets());
         packet[20..22].copy_from_slice(&port.to_be_bytes());
         packet[22..24].copy_from_slice(&SINK_PORT.to_be_bytes());
-        match sys::send_raw(self.socket.as_raw_fd(), packet, to) {
+        match sys::send_raw(self.socket.as_fd(), packet, to) {
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
             sent => sent,
         }

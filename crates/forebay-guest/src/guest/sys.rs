@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::libc;
 
@@ -32,20 +32,21 @@ pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     checked(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-pub fn set_option<T>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+pub fn set_option<T>(fd: &impl AsFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     let value = std::ptr::from_ref(value).cast();
     // SAFETY: the pointer is that of a live value of the length given.
-    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, length::<T>()) };
+    let result =
+        unsafe { libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, value, length::<T>()) };
     checked(result).map(drop)
 }
 
-pub fn set_congestion_control(fd: &impl AsRawFd, name: &str) -> io::Result<()> {
+pub fn set_congestion_control(fd: &impl AsFd, name: &str) -> io::Result<()> {
     let bytes = name.as_bytes();
     let length = libc::socklen_t::try_from(bytes.len()).expect("a short name");
     // SAFETY: the pointer is that of a live slice of the length given.
     let result = unsafe {
         libc::setsockopt(
-            fd.as_raw_fd(),
+            fd.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_CONGESTION,
             bytes.as_ptr().cast(),
@@ -71,39 +72,52 @@ fn cooked(address: &libc::sockaddr_in) -> SocketAddrV4 {
     SocketAddrV4::new(ip.into(), u16::from_be(address.sin_port))
 }
 
-pub fn bind(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
+pub fn bind(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
     let address = raw(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: the pointer is that of a live address of the length given.
-    checked(unsafe { libc::bind(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) }).map(drop)
+    checked(unsafe {
+        libc::bind(
+            fd.as_fd().as_raw_fd(),
+            pointer,
+            length::<libc::sockaddr_in>(),
+        )
+    })
+    .map(drop)
 }
 
 /// Begins to connect.
-pub fn connect(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
+pub fn connect(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
     let address = raw(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: as in `bind`.
-    let result = unsafe { libc::connect(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) };
+    let result = unsafe {
+        libc::connect(
+            fd.as_fd().as_raw_fd(),
+            pointer,
+            length::<libc::sockaddr_in>(),
+        )
+    };
     match checked(result) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
         other => other.map(drop),
     }
 }
 
-pub fn listen(fd: &impl AsRawFd) -> io::Result<()> {
+pub fn listen(fd: &impl AsFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    checked(unsafe { libc::listen(fd.as_raw_fd(), 4096) }).map(drop)
+    checked(unsafe { libc::listen(fd.as_fd().as_raw_fd(), 4096) }).map(drop)
 }
 
 /// The next connection that waits, and where it comes from.
-pub fn accept(fd: &impl AsRawFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
+pub fn accept(fd: &impl AsFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
     // SAFETY: an address of zeros is a valid value.
     let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     let mut bytes = length::<libc::sockaddr_in>();
     // SAFETY: the kernel writes at most `bytes` into `from`, which lives through the call.
     let fd = unsafe {
         libc::accept4(
-            fd.as_raw_fd(),
+            fd.as_fd().as_raw_fd(),
             std::ptr::from_mut(&mut from).cast(),
             &raw mut bytes,
             libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
@@ -114,19 +128,26 @@ pub fn accept(fd: &impl AsRawFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
 }
 
 /// Hands `bytes` to a socket; how many it took.
-pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+pub fn send(fd: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the slice lives through the call.
-    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    let sent = unsafe {
+        libc::send(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_NOSIGNAL,
+        )
+    };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Hands a packet that has its IP header to a raw socket, which sends it to `to`.
-pub fn send_raw(fd: RawFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
+pub fn send_raw(fd: BorrowedFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
     let address = raw(SocketAddrV4::new(to, 0));
     // SAFETY: packet and address live through the call, and have the lengths given.
     let sent = unsafe {
         libc::sendto(
-            fd,
+            fd.as_raw_fd(),
             packet.as_ptr().cast(),
             packet.len(),
             0,
@@ -141,14 +162,14 @@ pub fn send_raw(fd: RawFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
 }
 
 /// The next datagram's first bytes into `start`, and where it comes from.
-pub fn receive_from(fd: RawFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
+pub fn receive_from(fd: BorrowedFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
     // SAFETY: an address of zeros is a valid value.
     let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     let mut bytes = length::<libc::sockaddr_in>();
     // SAFETY: the kernel writes at most the lengths given, into memory that lives through the call.
     let got = unsafe {
         libc::recvfrom(
-            fd,
+            fd.as_raw_fd(),
             start.as_mut_ptr().cast(),
             start.len(),
             0,
@@ -161,9 +182,9 @@ pub fn receive_from(fd: RawFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
 }
 
 /// Ends a connection's sending side.
-pub fn shut_down(fd: RawFd) {
+pub fn shut_down(fd: BorrowedFd) {
     // SAFETY: no memory is passed.
-    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
 }
 
 /// Numbers of a connection (include/uapi/linux/tcp.h, struct tcp_info).
@@ -176,7 +197,7 @@ pub struct TcpInfo {
 }
 
 /// What the kernel tells of a connection.
-pub fn tcp_info(fd: RawFd) -> TcpInfo {
+pub fn tcp_info(fd: BorrowedFd) -> TcpInfo {
     const UNACKED_AT: usize = 24;
     const TOTAL_RETRANS_AT: usize = 100;
     const DATA_SEGS_OUT_AT: usize = 156;
@@ -185,7 +206,7 @@ pub fn tcp_info(fd: RawFd) -> TcpInfo {
     // SAFETY: the kernel writes at most `length` bytes, into an array that lives through the call.
     unsafe {
         libc::getsockopt(
-            fd,
+            fd.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             bytes.as_mut_ptr().cast(),
@@ -218,8 +239,57 @@ pub fn tun(name: &str) -> io::Result<OwnedFd> {
     let flags = libc::IFF_TUN | libc::IFF_NO_PI;
     request.data[..2].copy_from_slice(&i16::try_from(flags).unwrap_or(0).to_ne_bytes());
     // SAFETY: the request lives through the call, and is as long as struct ifreq.
-    checked(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })?;
+    checked(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), TUNSETIFF, &raw mut request) })?;
     Ok(fd)
+}
+
+/// Capabilities that programs of a run keep (linux/capability.h): what servers, `ip`, `tc`, `ping`
+/// and `tcpdump` need, and nothing with which a mount can be had. Those left out are, above all,
+/// CAP_SYS_ADMIN, which mounts; CAP_SYS_PTRACE, which takes over a process that has it;
+/// CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_BPF and CAP_PERFMON, which reach the kernel's memory; and
+/// CAP_DAC_READ_SEARCH and CAP_SYS_CHROOT, which reach files outside the root.
+const KEPT_CAPABILITIES: [u32; 15] = [
+    0,  // CAP_CHOWN
+    1,  // CAP_DAC_OVERRIDE
+    3,  // CAP_FOWNER
+    4,  // CAP_FSETID
+    5,  // CAP_KILL
+    6,  // CAP_SETGID
+    7,  // CAP_SETUID
+    8,  // CAP_SETPCAP
+    10, // CAP_NET_BIND_SERVICE
+    11, // CAP_NET_BROADCAST
+    12, // CAP_NET_ADMIN
+    13, // CAP_NET_RAW
+    14, // CAP_IPC_LOCK
+    23, // CAP_SYS_NICE
+    24, // CAP_SYS_RESOURCE
+];
+
+/// Takes every other capability from this process, and from all that it will execute.
+pub fn drop_capabilities() -> io::Result<()> {
+    /// linux/capability.h: _LINUX_CAPABILITY_VERSION_3, and sets of 64 bits in two halves.
+    const VERSION: u32 = 0x2008_0522;
+    // A kernel refuses the first number that it does not know.
+    for capability in (0..64).filter(|number| !KEPT_CAPABILITIES.contains(number)) {
+        // SAFETY: no memory is passed.
+        match checked(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            dropped => dropped.map(drop)?,
+        }
+    }
+    let kept = KEPT_CAPABILITIES
+        .iter()
+        .fold(0, |set, number| set | 1u32 << number);
+    let header = [VERSION, 0];
+    // Effective, permitted, inheritable: the lower halves, then the higher.
+    let sets = [kept, kept, 0, 0, 0, 0];
+    // SAFETY: header and sets live through the call, and have the sizes of version 3.
+    let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// struct ifreq: a name, and 24 bytes of what it is about.

@@ -3,7 +3,7 @@
 //! by one, with the same packets.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::libc;
 use nix::sys::epoll::EpollFlags;
@@ -76,7 +76,7 @@ struct Memory {
     events: [libc::epoll_event; MOST_EVENTS],
 }
 
-/// Calls that wait to be made.
+/// Calls that wait to be made. A file that a call names must stay open until then.
 pub struct Syscalls {
     /// The kernel has the patch.
     together: bool,
@@ -85,8 +85,18 @@ pub struct Syscalls {
     memory: Box<Memory>,
 }
 
-fn word(number: impl TryInto<u64>) -> u64 {
-    number.try_into().unwrap_or(0)
+/// Returns a number as a register has it: a negative one keeps its sign, as in C.
+fn word(number: impl Into<i64>) -> u64 {
+    number.into().cast_unsigned()
+}
+
+/// Returns an address or a length as a register has it.
+fn size(bytes: usize) -> u64 {
+    bytes as u64
+}
+
+fn descriptor(fd: BorrowedFd) -> u64 {
+    word(fd.as_raw_fd())
 }
 
 impl Syscalls {
@@ -127,66 +137,66 @@ impl Syscalls {
 
     /// Throws away what has come for a connection of TCP, until there is no more. What follows waits
     /// where the sender has said all.
-    pub fn discard(&mut self, fd: RawFd, connection: u32) {
+    pub fn discard(&mut self, fd: BorrowedFd, connection: u32) {
         const MOST_BYTES: u64 = 1 << 24;
         let flags = word(libc::MSG_TRUNC);
         self.ask(
             libc::SYS_recvfrom,
-            [word(fd), 0, MOST_BYTES, flags, 0, 0],
+            [descriptor(fd), 0, MOST_BYTES, flags, 0, 0],
             REPEAT | LAST_IF_EMPTY,
             Purpose::Discard(connection),
         );
     }
 
     /// Hands zeros to a connection until it takes no more.
-    pub fn fill(&mut self, fd: RawFd) {
-        let zeros = word(ZEROS.as_ptr() as usize);
+    pub fn fill(&mut self, fd: BorrowedFd) {
+        let zeros = size(ZEROS.as_ptr() as usize);
         let flags = word(libc::MSG_NOSIGNAL);
         self.ask(
             libc::SYS_sendto,
-            [word(fd), zeros, word(ZEROS.len()), flags, 0, 0],
+            [descriptor(fd), zeros, size(ZEROS.len()), flags, 0, 0],
             REPEAT,
             Purpose::Fill,
         );
     }
 
     /// Writes a packet, which lies in a slot.
-    pub fn hand_on(&mut self, fd: RawFd, slot: u32, packet: Vec<u8>) {
-        let bytes = word(packet.as_ptr() as usize);
-        let arguments = [word(fd), bytes, word(packet.len()), 0, 0, 0];
+    pub fn hand_on(&mut self, fd: BorrowedFd, slot: u32, packet: Vec<u8>) {
+        let bytes = size(packet.as_ptr() as usize);
+        let arguments = [descriptor(fd), bytes, size(packet.len()), 0, 0, 0];
         self.ask(libc::SYS_write, arguments, 0, Purpose::HandOn(slot, packet));
     }
 
     /// Reads a packet into a slot. Where there is none the calls behind it wait.
-    pub fn fetch(&mut self, fd: RawFd, slot: u32, mut memory: Vec<u8>) {
-        let bytes = word(memory.as_mut_ptr() as usize);
-        let arguments = [word(fd), bytes, word(memory.len()), 0, 0, 0];
+    pub fn fetch(&mut self, fd: BorrowedFd, slot: u32, mut memory: Vec<u8>) {
+        let bytes = size(memory.as_mut_ptr() as usize);
+        let arguments = [descriptor(fd), bytes, size(memory.len()), 0, 0, 0];
         let purpose = Purpose::Fetch(slot, memory);
         self.ask(libc::SYS_read, arguments, LAST_IF_FAILED, purpose);
     }
 
     /// Sets the clock's timer for `at` if it is not, waits for what epoll watches, and looks at the
     /// clock.
-    pub fn wait(&mut self, epoll: &impl AsRawFd, clock: &mut Clock, at: Time) {
+    pub fn wait(&mut self, epoll: &impl AsFd, clock: &mut Clock, at: Time) {
         if let Some((flags, alarm)) = clock.alarm(at) {
             self.memory.alarm = alarm;
-            let alarm = word(std::ptr::from_ref(&self.memory.alarm) as usize);
-            let timer = word(clock.timer().as_raw_fd());
+            let alarm = size(std::ptr::from_ref(&self.memory.alarm) as usize);
+            let timer = descriptor(clock.timer());
             let arguments = [timer, word(flags), alarm, 0, 0, 0];
             self.ask(libc::SYS_timerfd_settime, arguments, 0, Purpose::Timer);
         }
-        let events = word(self.memory.events.as_mut_ptr() as usize);
-        let forever = u64::MAX;
+        let events = size(self.memory.events.as_mut_ptr() as usize);
+        let forever = word(-1);
         let arguments = [
-            word(epoll.as_raw_fd()),
+            descriptor(epoll.as_fd()),
             events,
-            word(MOST_EVENTS),
+            size(MOST_EVENTS),
             forever,
             0,
             0,
         ];
         self.ask(libc::SYS_epoll_wait, arguments, 0, Purpose::Wait);
-        let now = word(std::ptr::from_mut(&mut self.memory.now) as usize);
+        let now = size(std::ptr::from_mut(&mut self.memory.now) as usize);
         let arguments = [word(libc::CLOCK_MONOTONIC), now, 0, 0, 0, 0];
         self.ask(libc::SYS_clock_gettime, arguments, 0, Purpose::Now);
     }
@@ -266,5 +276,31 @@ fn one(call: &Call) -> i64 {
                 .unwrap_or(libc::EIO),
         ),
         given => given,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_number_keeps_its_sign() {
+        // A file descriptor of -1 that became 0 would be standard input.
+        assert_eq!(word(-1), u64::MAX);
+        assert_eq!(word(i64::MIN), 1 << 63);
+        assert_eq!(word(libc::AT_FDCWD), (-100i64).cast_unsigned());
+        assert_eq!((word(0), word(7), size(usize::MAX)), (0, 7, u64::MAX));
+    }
+
+    #[test]
+    fn a_call_with_a_bad_descriptor_fails_by_its_number() {
+        let call = Call {
+            number: word(libc::SYS_read),
+            arguments: [word(-1), 0, 0, 0, 0, 0],
+            flags: 0,
+            total: 0,
+            last: 0,
+        };
+        assert_eq!(one(&call), -i64::from(libc::EBADF));
     }
 }
