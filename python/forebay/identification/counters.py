@@ -102,8 +102,8 @@ def parts(times_s: Floats, counters: Floats, lines: Sequence[int], where: str) -
     stepped = back | (ahead & ~reset & (growth[:, 0] <= STEP_GROWTH * max(usual[0], 1.0)))
     remarks += _events(line, steps_s - step_s, steps_s, stepped, ahead & ~stepped, reset)
     for name, flags in zip(COUNTERS, wrapped.T, strict=True):
-        said = [f"the counter of {name} passed 2^32 at line {at}" for at in _lines(line, flags)]
-        remarks += _told(said, flags, "it was continued")
+        wraps = [f"the counter of {name} passed 2^32 at line {at}" for at in _lines(line, flags)]
+        remarks += _told(wraps, flags, "it was continued")
     ends = [0, *(np.flatnonzero(reset | back | ahead) + 1).tolist(), len(times_s)]
     pieces = [slice(a, b) for a, b in itertools.pairwise(ends)]
     long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST]
