@@ -23,13 +23,13 @@ from links import (
 
 import forebay
 from forebay._native import ScenarioError
+from forebay.base.temporary import PREFIX
 from forebay.engines.link import LinkEngine
 from forebay.engines.run import RunError
 from forebay.flows.mapping import link_plans
 from forebay.flows.real import Limits
 from forebay.links import congestion
 from forebay.runs import descriptions, experiment
-from forebay.base.temporary import PREFIX
 
 __all__ = ["marked", "nothing_stays"]
 
