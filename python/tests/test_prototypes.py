@@ -438,11 +438,11 @@ def test_a_law_that_does_not_run_is_not_loaded(cli: Cli, scenario: Path, tmp_pat
     (tmp_path / "s.toml").write_text(text)
     for laws in (["pi"], ["other.py:Law"]):
         words = [word for law in laws for word in ("--law", law)]
-        done = cli("run", "s.toml", *words, "--seeds", 1, "--no-report")
+        done = cli("run", "s.toml", *words, "--seeds", 1, "--no-report", "--force")
         assert done.returncode == 0, done.stderr
     forebay.run(tmp_path / "s.toml", laws=[Threshold], seeds=1)
     assert not (tmp_path / "loaded").exists()
     assert (tmp_path / "other").exists()
-    done = cli("run", "s.toml", "--law", "noticed.py:Law", "--seeds", 1, "--no-report")
+    done = cli("run", "s.toml", "--law", "noticed.py:Law", "--seeds", 1, "--force")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "loaded").exists()

@@ -258,8 +258,13 @@ pub fn read(
     };
     let labels = unique_labels(&document.laws).map_err(|(i, label)| taken(i, label))?;
     let mut choices = Vec::with_capacity(chosen.len());
-    // A law that is not chosen must be right as well: a file is sound or it is not.
+    // A law that is not chosen must be right as well: a file is sound or it is not. Only the file of
+    // one in Python, which is a program, is not loaded for that.
     for (i, label) in labels.into_iter().enumerate() {
+        let unloaded = |kind| is_prototype(kind) && options.own(kind).is_none();
+        if !chosen.contains(&i) && document.laws[i].text("kind").is_some_and(unloaded) {
+            continue;
+        }
         let name = name_in_errors(&document.laws[i], i, &label);
         let section = Section {
             table: &document.laws[i],

@@ -516,6 +516,12 @@ fn a_law_that_does_not_run_is_not_loaded() {
     assert_eq!(loaded(&["Mine"], false, false), "mine.py:Mine");
     assert_eq!(loaded(&["else.py:New"], false, false), "else.py:New");
     assert_eq!(loaded(&[], true, false), "");
+    // And the others run without it.
+    let options = Options {
+        laws: vec!["pi".into()],
+        ..Options::default()
+    };
+    assert_eq!(read(&text, &options).laws, ["pi"]);
     assert_eq!(loaded(&[], false, true), "");
 }
 
