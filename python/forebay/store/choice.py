@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from forebay.base.output_folder import why_not_writable
+from forebay.base.temporary import temporary_folder
 from forebay.store.place import place
 from forebay.store.store import Store
 
@@ -49,7 +49,7 @@ def of_study(address: str | os.PathLike[str] | None, *, without: bool = False) -
     """
     chosen = None if without else named(address)
     if without or (chosen is None and os.environ.get(VARIABLE) == OFF):
-        folder = tempfile.TemporaryDirectory(prefix="forebay-")
+        folder = temporary_folder()
         found = at(folder.name)
         found.goes_with = folder
         return found
