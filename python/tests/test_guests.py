@@ -21,7 +21,7 @@ from guest_marks import needs_guest
 import forebay
 from forebay import engines
 from forebay._native import ScenarioError
-from forebay.base.temporary import PREFIX, temporary_folder
+from forebay.base.temporary import own_prefix, temporary_folder
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
 from forebay.guests import placement, run, setup
@@ -177,7 +177,7 @@ def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
 def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: Path) -> None:
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
-    assert not list(run._memory().glob(f"{PREFIX}{os.getpid()}-*"))
+    assert not list(run._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
 def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
@@ -199,7 +199,7 @@ def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
 def test_folders_of_killed_runs_are_removed() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = run._memory() / f"{PREFIX}{gone.pid}-x"
+    left = run._memory() / f"{own_prefix(gone.pid)}x"
     left.mkdir()
     run.tidy()
     assert not left.exists()
@@ -214,12 +214,12 @@ def test_folders_of_others_are_not_removed(tmp_path: Path) -> None:
     (target / "file").write_text("")
     place = tmp_path / "place"
     place.mkdir()
-    (place / f"{PREFIX}{gone.pid}-link").symlink_to(target)
-    (place / f"{PREFIX}{gone.pid}-file").write_text("")
-    (place / f"{PREFIX}{os.getpid()}-alive").mkdir()
-    (place / f"{PREFIX}{gone.pid}-mine").mkdir()
+    (place / f"{own_prefix(gone.pid)}link").symlink_to(target)
+    (place / f"{own_prefix(gone.pid)}file").write_text("")
+    (place / f"{own_prefix(os.getpid())}alive").mkdir()
+    (place / f"{own_prefix(gone.pid)}mine").mkdir()
     if os.geteuid() == 0:
-        other = place / f"{PREFIX}{gone.pid}-other"
+        other = place / f"{own_prefix(gone.pid)}other"
         other.mkdir()
         os.chown(other, 65534, 65534)
     with temporary_folder(place) as folder:
@@ -720,7 +720,7 @@ def test_a_program_that_never_sleeps_is_said(
     file.write_text(scenario(program, FTP.format(flows=1)))
     with pytest.raises(RunError, match=r"time stood still for 3 s .* looks at the clock"):
         forebay.run(file, engine="kernel")
-    assert not list(run._memory().glob(f"{PREFIX}{os.getpid()}-*"))
+    assert not list(run._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
 def test_programs_need_an_engine_that_runs_them() -> None:
@@ -741,7 +741,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: P
         stdout=subprocess.DEVNULL,
         env=os.environ | {"FOREBAY_STORE": "off"},
     )
-    folders = f"{PREFIX}{process.pid}-*"
+    folders = f"{own_prefix(process.pid)}*"
     try:
         _until(lambda: bool(list(run._memory().glob(f"{folders}/progress"))))
         assert process.poll() is None, (tmp_path / "said").read_text()
@@ -770,6 +770,6 @@ def _guests_of(pid: int) -> list[str]:
             words = file.read_bytes()
         except OSError:
             continue
-        if f"{PREFIX}{pid}-".encode() in words:
+        if f"{own_prefix(pid)}".encode() in words:
             found.append(file.parent.name)
     return found

@@ -23,7 +23,7 @@ from links import (
 
 import forebay
 from forebay._native import ScenarioError
-from forebay.base.temporary import PREFIX
+from forebay.base.temporary import own_prefix
 from forebay.engines.link import LinkEngine
 from forebay.engines.run import RunError
 from forebay.flows.mapping import link_plans
@@ -210,10 +210,12 @@ def test_nothing_is_left_of_programs_that_were_interrupted(
         if how == signal.SIGINT:
             assert process.returncode == 130, errors
             assert "interrupted: 0 of 1 run had finished" in errors
-            assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{PREFIX}{process.pid}-*"))
+            assert not list(
+                Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{own_prefix(process.pid)}*")
+            )
     finally:
         process.kill()
         process.wait()
-        for folder in Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{PREFIX}{process.pid}-*"):
+        for folder in Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{own_prefix(process.pid)}*"):
             shutil.rmtree(folder, ignore_errors=True)
     assert not (tmp_path / "out" / "metrics.json").exists()

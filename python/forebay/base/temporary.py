@@ -9,8 +9,25 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Start of the names of temporary folders; the number of the process that has them follows.
+#: Start of the names of temporary folders; the process that has them follows.
 PREFIX = "forebay-run-"
+
+
+def own_prefix(pid: int | None = None) -> str:
+    """Return the start of the names of a process's folders, by default of this process.
+
+    It has the number of the process and, on Linux, the PID namespace in which that number counts:
+    a command of `forebay link` and a container see other numbers, and may share the folder /tmp.
+    """
+    return f"{PREFIX}{_namespace()}-{os.getpid() if pid is None else pid}-"
+
+
+def _namespace() -> int:
+    """Return the number of this process's PID namespace; 0 on other systems than Linux."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def temporary_folder(place: Path | None = None) -> tempfile.TemporaryDirectory[str]:
@@ -22,9 +39,7 @@ def temporary_folder(place: Path | None = None) -> tempfile.TemporaryDirectory[s
         Folder to make it in; by default that of `tempfile`.
     """
     tidy([place] if place else [])
-    return tempfile.TemporaryDirectory(
-        prefix=f"{PREFIX}{os.getpid()}-", dir=place, ignore_cleanup_errors=True
-    )
+    return tempfile.TemporaryDirectory(prefix=own_prefix(), dir=place, ignore_cleanup_errors=True)
 
 
 def tidy(places: Iterable[Path] = ()) -> None:
@@ -33,12 +48,24 @@ def tidy(places: Iterable[Path] = ()) -> None:
     Only this user's own folders are removed: other users may write to the place, too.
     """
     for place in {*places, Path(tempfile.gettempdir())}:
-        for folder in place.glob(f"{PREFIX}*"):
-            pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-            if not pid.isdigit() or Path(f"/proc/{pid}").exists():
-                continue
-            if _is_own_folder(folder):
+        start = f"{PREFIX}{_namespace()}-"
+        for folder in place.glob(f"{start}*"):
+            pid = folder.name.removeprefix(start).partition("-")[0]
+            if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    """Return True if a process of this number may exist."""
+    if os.name != "posix":
+        return True  # On Windows, signal 0 would end the process.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _is_own_folder(path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from forebay._native import guest_orders, guest_run
 from forebay.base import temporary
-from forebay.base.temporary import PREFIX
+from forebay.base.temporary import own_prefix
 from forebay.guests.installed import PROGRAM
 from forebay.guests.placement import Placement, children
 from forebay.runs import outputs
@@ -99,7 +99,7 @@ class GuestRun:
 
     def made(self) -> Run:
         """The run. Raises `GuestError`."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_memory()))
+        folder = Path(tempfile.mkdtemp(prefix=own_prefix(), dir=_memory()))
         try:
             return self._made(folder)
         finally:
