@@ -31,8 +31,8 @@ METRICS = [
 ]
 POINTS = ["traffic.0.flows = 5", "traffic.0.flows = 20"]
 TABLES = [
-    *("costs.json", "delays.parquet", "flows.parquet", "goodput.parquet"),
-    *("metrics.json", "metrics.parquet", "samples.parquet"),
+    *("costs.json", "delays.parquet", "differences.csv", "differences.tex"),
+    *("flows.parquet", "goodput.parquet", "metrics.json", "metrics.parquet", "samples.parquet"),
 ]
 
 

@@ -38,7 +38,7 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
     }
     let set_point = match spec.set_point()?.name {
         _ if spec
-            .build(&[("target".into(), Value::Text("20ms".into()))], &site)
+            .build(&[("target".into(), Value::Text("20ms".into()))], &site, 1)
             .is_ok() =>
         {
             SetPoint::Delay(Span::from_secs_f64(target_pkts / pkts_per_s))
