@@ -252,10 +252,10 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
         for law in other_laws
     }
     p, largest = dict.fromkeys(other_laws, 1.0), 0.0
-    for left, law in zip(
+    for count, law in zip(
         range(len(other_laws), 0, -1), sorted(other_laws, key=lambda law: alone[law]), strict=True
     ):
-        largest = max(largest, min(1.0, left * (left + 1) / 2 * alone[law]))
+        largest = max(largest, min(1.0, count * (count + 1) / 2 * alone[law]))
         p[law] = largest
     return Best({law: means[law] for law in ranked}, p)
 

@@ -113,11 +113,11 @@ def _curve(axes: Axes, curve: Curve, steps: int, *, step: bool, dashed: bool = F
     how: dict[str, Any] = {"linestyle": style.dash(curve.look)} if dashed else {}
     if step:
         # A value holds from the end of the interval before to that of its own.
-        held: dict[str, Any] = {"x": np.concatenate([[0.0], curve.x])}
+        edges: dict[str, Any] = {"x": np.concatenate([[0.0], curve.x])}
         for key in ("y", "low", "high"):
             if (values := getattr(curve, key)) is not None:
-                held[key] = np.concatenate([values[:1], values])
-        _draw(axes, replace(curve, **held), step="pre", **how)
+                edges[key] = np.concatenate([values[:1], values])
+        _draw(axes, replace(curve, **edges), step="pre", **how)
         return
     assert curve.y is not None
     if len(curve.x) <= 2 * steps:
