@@ -261,11 +261,11 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
 def objects(attached: records.Attached | None = None) -> list[str]:
     """Return the kernel's BPF programs and maps, or those of a law."""
     if attached is not None:
-        return [f"prog {attached.program}", *(f"map {it}" for it in attached.maps.values())]
+        return [f"prog {attached.program}", *(f"map {map_id}" for map_id in attached.maps.values())]
     return [
-        f"{kind} {it['id']}"
+        f"{kind} {entry['id']}"
         for kind in ("prog", "map")
-        for it in answer("bpftool", "-j", kind, "show") or []
+        for entry in answer("bpftool", "-j", kind, "show") or []
     ]
 
 

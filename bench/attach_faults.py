@@ -201,12 +201,12 @@ def several_at_once(soak: Soak) -> None:
     words = [soak.attach(), ["detach", "eth0"], ["set", "eth0", "rate=9Mbit/s"], soak.attach()]
     running = [
         subprocess.Popen(
-            soak.command(*FOREBAY, *one),
+            soak.command(*FOREBAY, *arguments),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=soak.environment(),
         )
-        for one in words
+        for arguments in words
     ]
     for process in running:
         process.wait(TIMEOUT_S)
@@ -241,10 +241,10 @@ def killed(soak: Soak, words: list[str], number: int = signal.SIGKILL) -> None:
     )
     with suppress(subprocess.TimeoutExpired):
         process.wait(soak.drawn.uniform(0.2, KILL_WITHIN_S))
-    ended = process.poll() is not None
+    has_ended = process.poll() is not None
     process.send_signal(number)
     process.wait(TIMEOUT_S)
-    soak.counts[f"{words[0]}: {'ended before' if ended else 'killed'}"] += 1
+    soak.counts[f"{words[0]}: {'ended before' if has_ended else 'killed'}"] += 1
     # Programs that it called end by themselves.
     time.sleep(0.3)
 
@@ -297,7 +297,7 @@ def _of_the_kernel() -> dict[str, int]:
     listed: list[dict[str, Any]] = answer("bpftool", "-j", "prog", "show") or []
     mounts = Path("/proc/mounts").read_text()
     return {
-        "programs": sum(it.get("name") == programs.PROGRAM_NAME for it in listed),
+        "programs": sum(program.get("name") == programs.PROGRAM_NAME for program in listed),
         "maps": len(answer("bpftool", "-j", "map", "show") or []),
         "mounts": mounts.count(str(records.RUN)),
     }
@@ -309,31 +309,31 @@ def soak(seconds: float, seed: int) -> int:
         print(f"{records.RUN} is there already: detach its laws first", file=sys.stderr)
         return 2
     folder = Path(tempfile.mkdtemp(prefix="attach-faults-"))
-    made = Soak(f"fs{os.getpid()}", folder, random.Random(seed))
+    testbed = Soak(f"fs{os.getpid()}", folder, random.Random(seed))
     before, begun_s, rounds = _of_the_kernel(), time.monotonic(), 0
     try:
         while time.monotonic() - begun_s < seconds:
             # Each fault in turn, in an order of its own.
             if rounds % len(FAULTS) == 0:
-                order = made.drawn.sample(FAULTS, len(FAULTS))
-            round_of(made, order[rounds % len(FAULTS)])
+                order = testbed.drawn.sample(FAULTS, len(FAULTS))
+            round_of(testbed, order[rounds % len(FAULTS)])
             rounds += 1
-            if made.leaks:
+            if testbed.leaks:
                 break
     finally:
-        for name in (made.near, made.other):
+        for name in (testbed.near, testbed.other):
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
         shutil.rmtree(folder)
     deadline_s = time.monotonic() + FREED_S
     while (after := _of_the_kernel()) != before and time.monotonic() < deadline_s:
         time.sleep(0.2)
     print(f"{rounds} rounds in {time.monotonic() - begun_s:.0f} s, seed {seed}")
-    for name, count in sorted(made.counts.items()):
+    for name, count in sorted(testbed.counts.items()):
         print(f"  {name}: {count}")
     print(f"of the kernel before: {json.dumps(before)}")
     print(f"of the kernel after:  {json.dumps(after)}")
-    for leak in made.leaks:
+    for leak in testbed.leaks:
         print(f"LEFT: {leak}")
-    whole = not made.leaks and after == before
+    whole = not testbed.leaks and after == before
     print("nothing is left" if whole else "something is left")
     return 0 if whole else 1

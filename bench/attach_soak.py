@@ -56,7 +56,7 @@ def look() -> Look:
     (running,) = answer("bpftool", "-j", "map", "dump", "id", running_map)
     state = running["formatted"]["value"]
     maps = attached.maps.values()
-    own = [answer("bpftool", "-j", "map", "show", "id", str(it)) for it in maps]
+    own = [answer("bpftool", "-j", "map", "show", "id", str(map_id)) for map_id in maps]
     own.append(answer("bpftool", "-j", "prog", "show", "id", str(attached.program)))
     memory = dict(re.findall(r"^(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     return Look(
@@ -65,7 +65,7 @@ def look() -> Look:
         state["next_ns"] - state["start_ns"],
         state["ticks"],
         {name: int(memory[name]) for name in MEMORY},
-        sum(it["bytes_memlock"] for it in own),
+        sum(entry["bytes_memlock"] for entry in own),
     )
 
 
@@ -130,12 +130,12 @@ def main() -> int:
     parser.add_argument("--faults", action="store_true", help="inject faults; needs no scenario")
     parser.add_argument("--seconds", type=float, default=600, help="how long, with --faults")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
-    given = parser.parse_args()
-    if given.faults == (given.scenario is not None):
+    arguments = parser.parse_args()
+    if arguments.faults == (arguments.scenario is not None):
         parser.error("give a scenario, or --faults without one")
-    if given.faults:
-        return attach_faults.soak(given.seconds, given.seed)
-    link = attach.case(given.scenario, [])
+    if arguments.faults:
+        return attach_faults.soak(arguments.seconds, arguments.seed)
+    link = attach.case(arguments.scenario, [])
     if INSIDE in os.environ:
         for line in told(link, inside(link, os.environ[INSIDE])):
             print(line, flush=True)

@@ -139,28 +139,28 @@ FAULTS: list[Callable[[Round], None]] = [
 
 def processes(mark: str) -> dict[int, str]:
     """Return the command lines of the processes of a round, by their numbers."""
-    found = {}
+    command_lines = {}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"{MARK}={mark}\0".encode() in (
                 (entry / "environ").read_bytes()
             ):
-                found[int(entry.name)] = (entry / "cmdline").read_text()
+                command_lines[int(entry.name)] = (entry / "cmdline").read_text()
         except OSError:
             continue
-    return found
+    return command_lines
 
 
 def namespaces() -> set[str]:
     """Return the network namespaces in which any process is."""
-    found = set()
+    identities = set()
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit():
-                found.add(os.readlink(entry / "ns" / "net"))  # noqa: PTH115 -- no path: net:[1]
+                identities.add(os.readlink(entry / "ns" / "net"))  # noqa: PTH115 -- no path: net:[1]
         except OSError:
             continue
-    return found
+    return identities
 
 
 @contextmanager
@@ -184,21 +184,21 @@ def a_round(number: int, seed: int) -> Iterator[Round]:
 
 @dataclass
 class Tally:
-    """What the rounds with one fault came to."""
+    """The outcome of the rounds with one fault."""
 
     rounds: int = 0
     #: From the end of the link's own process until nothing of it was left.
     gone_s: list[float] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
 
 
 def leftovers(round_: Round) -> list[str]:
     """Describe what a round has left: processes, files."""
-    left = [f"process {pid}: {line!r}" for pid, line in processes(round_.mark).items()]
+    remains = [f"process {pid}: {line!r}" for pid, line in processes(round_.mark).items()]
     files = (
         path for path in round_.folder.rglob("*") if round_.folder / "disk" not in path.parents
     )
-    return left + [f"file {path}" for path in files if path.name != "disk"]
+    return remains + [f"file {path}" for path in files if path.name != "disk"]
 
 
 def play(fault: Callable[[Round], None], round_: Round, tally: Tally) -> None:
@@ -209,13 +209,13 @@ def play(fault: Callable[[Round], None], round_: Round, tally: Tally) -> None:
     try:
         round_.process.wait(ROUND_S)
     except subprocess.TimeoutExpired:
-        tally.left.append(f"the link did not end within {ROUND_S:g} s")
+        tally.remains.append(f"the link did not end within {ROUND_S:g} s")
         return
     ended_s = time.monotonic()
-    while (left := leftovers(round_)) and time.monotonic() < ended_s + PATIENCE_S:
+    while (remains := leftovers(round_)) and time.monotonic() < ended_s + PATIENCE_S:
         time.sleep(0.02)
     tally.gone_s.append(time.monotonic() - ended_s)
-    tally.left += left
+    tally.remains += remains
 
 
 def main() -> int:
@@ -239,12 +239,12 @@ def main() -> int:
         gone_s = sorted(tally.gone_s) or [float("nan")]
         words = (doc for doc in [globals()[name].__doc__.rstrip(".")])
         times = f"{gone_s[len(gone_s) // 2]:.2f} s, {gone_s[-1]:.2f} s"
-        print(f"| {next(words)} | {tally.rounds} | {times} | {len(tally.left)} |")
-    left = [line for tally in tallies.values() for line in tally.left]
-    print("\n".join(left))
+        print(f"| {next(words)} | {tally.rounds} | {times} | {len(tally.remains)} |")
+    remains = [line for tally in tallies.values() for line in tally.remains]
+    print("\n".join(remains))
     # Others may have made namespaces meanwhile: only a note.
     print(f"network namespaces before and after: {len(before)}, {len(namespaces())}")
-    return bool(left)
+    return bool(remains)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def write_locks(*, keep: bool) -> None:
         locked: dict[str, set[str]] = {}
         for name, before in FILES.items():
             entries = resolved(*of_group(name), "--constraint", whole)
-            former = set().union(*(locked[other] for other in INSTALLED_WITH[name]))
+            former = set().union(*(locked[companion] for companion in INSTALLED_WITH[name]))
             head = HEAD + (f"-r {before}.lock\n" if before else "")
             new = [entry for package, entry in entries.items() if package not in former]
             (FOLDER / f"{name}.lock").write_text(head + "".join(f"{entry}\n" for entry in new))
@@ -139,10 +139,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--keep", action="store_true")
-    given = parser.parse_args()
-    if given.check:
+    arguments = parser.parse_args()
+    if arguments.check:
         return check_locks()
-    write_locks(keep=given.keep)
+    write_locks(keep=arguments.keep)
     return check_locks()
 
 

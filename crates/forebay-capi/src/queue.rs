@@ -182,7 +182,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What leaves for the link: the packet, how long it waited in ns, and its class.
+    /// Returns what leaves for the link: the packet, how long it waited in ns, and its class.
     ///
     /// # Errors
     /// A time from [`TIME_END`] on.
@@ -217,8 +217,8 @@ impl Queue {
         Ok(())
     }
 
-    /// When [`Queue::handle_timeout`] is due: time 0 for a law with a clock, before the first call with
-    /// a time has started it.
+    /// Returns the time at which [`Queue::handle_timeout`] is due: time 0 for a law with a
+    /// clock, before the first call with a time has started it.
     pub fn next_timeout(&self) -> Option<Time> {
         let due = self.discipline.poll_timeout()?;
         match self.origin {

@@ -80,7 +80,8 @@ impl CapacityEstimate {
         self.filter.value
     }
 
-    /// Since when the link has been busy in this interval; `None` while it is idle.
+    /// Returns the time since which the link has been busy in this interval; `None` while it is
+    /// idle.
     pub fn busy_since(&self) -> Option<Time> {
         self.busy_since
     }

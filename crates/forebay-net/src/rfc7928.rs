@@ -49,7 +49,7 @@ pub const RESULTS: &str = "FOREBAY_RESULTS";
 /// "external".
 const METRICS: [&str; 4] = ["utilisation", "delay_p95_s", "drop_rate", "mark_rate"];
 
-/// What a transport got in the scenarios under one law.
+/// The results of a transport in the scenarios under one law.
 ///
 /// Tests of several laws run at the same time. The lines of one law are therefore written together, by
 /// [`finish`](Results::finish), and each law has files of its own.
@@ -71,7 +71,7 @@ pub struct Results {
     began: Instant,
 }
 
-/// What a transport got in one scenario.
+/// The result of a transport in one scenario.
 pub struct ScenarioResult {
     scenario: String,
     metrics: Vec<(&'static str, f64)>,

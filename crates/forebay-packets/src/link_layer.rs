@@ -18,7 +18,7 @@ const PPPOE: u16 = 0x8864;
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 
-/// What stands before IP, by the link type of a capture.
+/// The header before IP, by the link type of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     Ethernet,

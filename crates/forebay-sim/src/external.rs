@@ -61,7 +61,7 @@ pub struct Outcome {
     pub fate: Result<Ecn, Loss>,
 }
 
-/// What happens to a packet of the caller at a queue.
+/// The action of a queue on a packet of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueAction {
     /// The packet has joined the queue.

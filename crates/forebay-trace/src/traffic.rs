@@ -8,7 +8,7 @@ use crate::named_numbers::named_numbers;
 use crate::recorder::delays;
 use crate::Trace;
 
-/// What the packets of one traffic met at a queue, within the window.
+/// The delays and signals of one traffic's packets at a queue, within the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficTrace {
     /// Index into the scenario's traffic.

@@ -46,52 +46,52 @@ def kind(value: Any) -> str:
     return "missing" if value is None else kinds.get(type(value), "a number")
 
 
-def table(value: Any, what: str) -> Mapping[str, Any]:
+def table(value: Any, label: str) -> Mapping[str, Any]:
     """Return a value that is a table. Raises `FormatError` for any other."""
     if not isinstance(value, dict):
-        raise FormatError(f"{what} is {kind(value)}; expected a table")
+        raise FormatError(f"{label} is {kind(value)}; expected a table")
     return value
 
 
-def optional_table(value: Any, what: str) -> Mapping[str, Any]:
+def optional_table(value: Any, label: str) -> Mapping[str, Any]:
     """Return a table, empty where it is missing. Raises `FormatError` for anything else."""
-    return {} if value is None else table(value, what)
+    return {} if value is None else table(value, label)
 
 
-def rows(value: Any, what: str) -> Sequence[Any]:
+def rows(value: Any, label: str) -> Sequence[Any]:
     """Return a value that is a list. Raises `FormatError` for any other."""
     if not isinstance(value, list):
-        raise FormatError(f"{what} is {kind(value)}; expected a list")
+        raise FormatError(f"{label} is {kind(value)}; expected a list")
     return value
 
 
-def number(value: Any, what: str, largest: float = LARGEST) -> float:
+def number(value: Any, label: str, largest: float = LARGEST) -> float:
     """Return a finite number. Raises `FormatError` for anything else, also a number too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FormatError(f"{what} is {kind(value)}; expected a number")
+        raise FormatError(f"{label} is {kind(value)}; expected a number")
     # An integer may be too large for a float, and NaN compares with nothing.
     if not abs(value) <= largest:
-        raise FormatError(f"{what} is {str(value)[:20]}, which is out of range")
+        raise FormatError(f"{label} is {str(value)[:20]}, which is out of range")
     return float(value)
 
 
-def optional_number(value: Any, what: str) -> float | None:
+def optional_number(value: Any, label: str) -> float | None:
     """Return a number, or None where it is missing or not a number (NaN)."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    return number(value, what)
+    return number(value, label)
 
 
-def text(value: Any, what: str) -> str:
+def text(value: Any, label: str) -> str:
     """Return a text that a terminal can show. Raises `FormatError` for anything else."""
     if not isinstance(value, str):
-        raise FormatError(f"{what} is {kind(value)}; expected a text")
+        raise FormatError(f"{label} is {kind(value)}; expected a text")
     return plain(value)
 
 
-def optional_text(value: Any, what: str) -> str:
+def optional_text(value: Any, label: str) -> str:
     """Return a text, empty where it is missing. Raises `FormatError` for anything else."""
-    return "" if value is None else text(value, what)
+    return "" if value is None else text(value, label)
 
 
 def seed(value: Any) -> int:
@@ -101,17 +101,17 @@ def seed(value: Any) -> int:
     return value
 
 
-def flag(value: Any, what: str) -> bool:
+def flag(value: Any, label: str) -> bool:
     """Return a truth value. Raises `FormatError` for anything else."""
     if not isinstance(value, bool):
-        raise FormatError(f"{what} is {kind(value)}; expected true or false")
+        raise FormatError(f"{label} is {kind(value)}; expected true or false")
     return value
 
 
 def settings(value: Any) -> dict[str, Any]:
     """Return what a point sets, by key, with texts that a terminal can show."""
-    found = table(value, "settings")
-    return {plain(key): _setting(item, DEEPEST) for key, item in found.items()}
+    entries = table(value, "settings")
+    return {plain(key): _setting(item, DEEPEST) for key, item in entries.items()}
 
 
 def _setting(value: Any, deeper: int) -> Any:

@@ -117,8 +117,8 @@ def data(name: str, contents: bytes) -> bytes:
     It is decompressed, and a text with a byte order mark is in UTF-8. Raises `ScenarioError`, as
     `decompressed` and `as_utf8` do.
     """
-    shown = printable(name)
-    return as_utf8(decompressed(contents, shown, MOST_DATA_BYTES), shown)
+    printable_name = printable(name)
+    return as_utf8(decompressed(contents, printable_name, MOST_DATA_BYTES), printable_name)
 
 
 def as_utf8(data: bytes, name: str) -> bytes:

@@ -62,8 +62,10 @@ def _try_elsewhere(file: Path) -> None:
         raise FormatError(f"reading it takes more than {MOST_S:g} s") from error
     if trial.returncode == 0:
         return
-    said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
-    last = next((line for line in reversed(said) if line.startswith("polars.exceptions.")), "")
+    error_lines = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+    last = next(
+        (line for line in reversed(error_lines) if line.startswith("polars.exceptions.")), ""
+    )
     reason = last.partition(": ")[2]
     raise FormatError(f"it is no Parquet ({_first_line(reason)})" if reason else "it is damaged")
 

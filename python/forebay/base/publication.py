@@ -81,7 +81,7 @@ def publication(
         context and this folder has files, they move to their place, too.
     """
     path, replaces = Path(folder).absolute(), list(replaces)
-    made = _make_parents(path.parent)
+    new_parents = _make_parents(path.parent)
     _sweep(path)
     unfinished = _unfinished(path, beside=bool(replaces) or not path.is_dir())
     try:
@@ -97,7 +97,7 @@ def publication(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         # Innermost first: parents made for nothing are empty, others stay.
-        for parent in reversed(made):
+        for parent in reversed(new_parents):
             if not any(parent.iterdir()):
                 parent.rmdir()
 
@@ -172,8 +172,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         # Polars puts the number of the error into a sentence, or leaves it out.
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        number = int(found[1]) if found else getattr(error, "errno", None)
+        match = re.search(r"\(os error (\d+)\)", str(error))
+        number = int(match[1]) if match else getattr(error, "errno", None)
         if number is None:
             number = errno.ENOSPC if _is_full(path) else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from error
@@ -223,16 +223,18 @@ def _exchange(unfinished: Path, path: Path, former: set[Path]) -> bool:
     if unfinished.parent == path or Path.cwd().is_relative_to(path):
         return False
     new_names = {new.name for new in unfinished.iterdir()}
-    kept = [old for old in path.iterdir() if old not in former and old.name not in new_names]
-    if any(old.is_dir() and not old.is_symlink() for old in kept):
+    other_entries = [
+        old for old in path.iterdir() if old not in former and old.name not in new_names
+    ]
+    if any(old.is_dir() and not old.is_symlink() for old in other_entries):
         return False
     try:
         unfinished.chmod(path.stat().st_mode)
-        for old in kept:
+        for old in other_entries:
             os.link(old, unfinished / old.name, follow_symlinks=False)
         _renameat2_exchange(unfinished, path)
     except OSError:
-        for old in kept:
+        for old in other_entries:
             (unfinished / old.name).unlink(missing_ok=True)
         return False
     return True
@@ -249,8 +251,8 @@ def _renameat2_exchange(first: Path, second: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-    if libc.renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange):
+    at_fdcwd, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    if libc.renameat2(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), exchange):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(second))
 

@@ -31,10 +31,10 @@ def are_one_run(runs: Sequence[Mapping[str, float]]) -> bool:
 
     Their seeds then changed nothing, and together they are the evidence of one run.
     """
-    first, *others = [
+    first, *other_runs = [
         {name: value for name, value in run.items() if not math.isnan(value)} for run in runs
     ] or [{}]
-    return len(runs) > 1 and all(other == first for other in others)
+    return len(runs) > 1 and all(metrics == first for metrics in other_runs)
 
 
 def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
@@ -175,7 +175,7 @@ def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDiffer
 
     `chosen` must not have been chosen by these values: see `best` for that.
     """
-    pairs = [(other, chosen) for other in by_law if other != chosen]
+    pairs = [(law, chosen) for law in by_law if law != chosen]
     return _holm_adjusted([(pairs, by_law)])[0]
 
 
@@ -183,7 +183,7 @@ def _holm_adjusted(
     places: Iterable[tuple[Iterable[tuple[str, str]], Mapping[str, Values]]],
 ) -> list[list[PairedDifference]]:
     compared = [
-        [it for pair in pairs if (it := _paired(*pair, by_law)) is not None]
+        [difference for pair in pairs if (difference := _paired(*pair, by_law)) is not None]
         for pairs, by_law in places
     ]
     adjusted = iter(holm([pair.p for place in compared for pair in place if pair.tested]))
@@ -245,17 +245,17 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     )
     if not ranked:
         return None
-    first, *others = ranked
+    first, *other_laws = ranked
     # A lead without a test may be chance.
     alone = {
         law: pair.p if (pair := _paired(law, first, by_law)) and pair.tested else 1.0
-        for law in others
+        for law in other_laws
     }
-    p, largest = dict.fromkeys(others, 1.0), 0.0
-    for left, law in zip(
-        range(len(others), 0, -1), sorted(others, key=lambda law: alone[law]), strict=True
+    p, largest = dict.fromkeys(other_laws, 1.0), 0.0
+    for count, law in zip(
+        range(len(other_laws), 0, -1), sorted(other_laws, key=lambda law: alone[law]), strict=True
     ):
-        largest = max(largest, min(1.0, left * (left + 1) / 2 * alone[law]))
+        largest = max(largest, min(1.0, count * (count + 1) / 2 * alone[law]))
         p[law] = largest
     return Best({law: means[law] for law in ranked}, p)
 

@@ -158,21 +158,23 @@ def stats(
     heading: list[str] = []
     while True:
         with _kernel():
-            found = [statistics.seen(device)] if device else statistics.all_seen()
-            notes = [] if heading else [statistics.hidden(one) for one in found]
+            all_counts = [statistics.seen(device)] if device else statistics.all_seen()
+            notes = [] if heading else [statistics.hidden(counts) for counts in all_counts]
         if not heading:
             _print_problems()
         for note in filter(None, notes):
             print(note, file=sys.stderr)
         if as_json:
             print(
-                json.dumps([one.as_json() for one in found], indent=None if watch else 1),
+                json.dumps(
+                    [counts.as_json() for counts in all_counts], indent=None if watch else 1
+                ),
                 flush=True,
             )
         elif prometheus:
-            print(statistics.prometheus(found), end="", flush=True)
+            print(statistics.prometheus(all_counts), end="", flush=True)
         else:
-            heading = _show(found, heading)
+            heading = _show(all_counts, heading)
         if not watch:
             return
         heading = heading or ["shown"]
@@ -192,7 +194,7 @@ def list_(*, as_json: bool = False) -> None:
     from forebay.kernel import presence, records
     from forebay.kernel.devices import quoted, shown
 
-    found, _ = records.read()
+    attached, _ = records.read()
     _print_problems()
     with _kernel():
         for name in presence.unrecorded():
@@ -202,20 +204,20 @@ def list_(*, as_json: bool = False) -> None:
                 file=sys.stderr,
             )
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        print(json.dumps([asdict(record) for record in attached], indent=1))
         return
     columns = [
         Column(name, left=True) for name in ("device", "law", "rate", "engine", "parameters")
     ]
     rows = []
-    for one in found:
+    for record in attached:
         with _kernel():
-            state = presence.state(one)
-            name = presence.present_name(one) or one.device
-        params = ", ".join(f"{key}={value}" for key, value in one.params.items())
-        rate = quantities.rate(one.rate_bps)
+            state = presence.state(record)
+            name = presence.present_name(record) or record.device
+        params = ", ".join(f"{key}={value}" for key, value in record.params.items())
+        rate = quantities.rate(record.rate_bps)
         where = f" ({state})" if state else ""
-        rows.append([shown(name) + where, one.law, rate, one.engine, params])
+        rows.append([shown(name) + where, record.law, rate, record.engine, params])
     print_table(columns, rows)
 
 
@@ -227,7 +229,7 @@ def _print_problems() -> None:
         print(problem, file=sys.stderr)
 
 
-def _show(found: list[LawCounts], heading: list[str]) -> list[str]:
+def _show(all_counts: list[LawCounts], heading: list[str]) -> list[str]:
     """Print a table, without its heading where that is as `heading`; return the heading."""
     from forebay.base import terminal_table
     from forebay.base.terminal_table import Column, RowGroup
@@ -244,13 +246,17 @@ def _show(found: list[LawCounts], heading: list[str]) -> list[str]:
 
     rows = [
         [
-            *(shown(one.device) + ("" if one.present else GONE), one.law),
-            *(text(one.queue_pkts), text(one.queue_mean_pkts)),
-            *(text(one.queue_std_pkts), text(one.delay_mean_s, 1, 1e3), text(one.p, 3, 100)),
-            *(text(one.marks, 0), text(one.drops, 0), text(one.overflows, 0)),
-            text(one.sent_bytes, 1, 1e-6),
+            *(shown(counts.device) + ("" if counts.present else GONE), counts.law),
+            *(text(counts.queue_pkts), text(counts.queue_mean_pkts)),
+            *(
+                text(counts.queue_std_pkts),
+                text(counts.delay_mean_s, 1, 1e3),
+                text(counts.p, 3, 100),
+            ),
+            *(text(counts.marks, 0), text(counts.drops, 0), text(counts.overflows, 0)),
+            text(counts.sent_bytes, 1, 1e-6),
         ]
-        for one in found
+        for counts in all_counts
     ]
     columns = [Column.from_heading(head) for head in heads]
     screen = console()

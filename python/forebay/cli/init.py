@@ -60,7 +60,7 @@ def init(
     name = "my-link.toml" if printed else file.name
     _check(line, {"--down": down, "--up": up, "--device": device}, {"--rate": rate, "--tc": tc})
     if line is not None:
-        made = starter.for_line(
+        draft = starter.for_line(
             name,
             line,
             down,
@@ -74,21 +74,21 @@ def init(
         )
     else:
         lines = "\n".join(tc) if tc else None
-        made = starter.scenario(name, rate, rtt, flows, buffer, law, tc=lines)
+        draft = starter.scenario(name, rate, rtt, flows, buffer, law, tc=lines)
     # What is written runs: whatever is wrong with an option is said before.
     try:
-        experiment.read(made.text)
+        experiment.read(draft.text)
     except ScenarioError as error:
-        raise ScenarioError(_of_option(str(error), made.names)) from None
-    for note in made.notes:
+        raise ScenarioError(_of_option(str(error), draft.names)) from None
+    for note in draft.notes:
         print(note, file=sys.stderr)
     if printed:
-        print(made.text, end="")
+        print(draft.text, end="")
         return
     if file.exists() and not file.is_dir() and not force:
         raise ScenarioError(f"{file}: it exists; --force replaces it")
     output_folder.check_file(file, "FILE")
-    file.write_text(made.text, encoding="utf-8")
+    file.write_text(draft.text, encoding="utf-8")
     print(f"Wrote {file}. Run it:  forebay run {file}")
 
 

@@ -77,12 +77,12 @@ def replay(
         output_folder.check_file(page, "--page")
     with ExitStack() as stack:
         # Claims need the samples of all runs; without a store they are kept for this call alone.
-        kept = choice.store(making.store, without=making.no_store) or choice.at(
+        store = choice.store(making.store, without=making.no_store) or choice.at(
             stack.enter_context(temporary_folder())
         )
         try:
             with progress.bar() as watch:
-                papers = wanted.run(kept, making.threads, watch)
+                papers = wanted.run(store, making.threads, watch)
                 found: list[Verdict] = []
                 first = next(papers)
             for one in chain([first], papers):
@@ -96,7 +96,7 @@ def replay(
             print(failed, file=sys.stderr)
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
-            count = execution.count_stored(wanted.readings, kept)
+            count = execution.count_stored(wanted.readings, store)
             total = sum(reading.runs for reading in wanted.readings)
             print(f"interrupted: {count} of {total} runs are kept", file=sys.stderr)
             raise typer.Exit(signals.status()) from None

@@ -60,7 +60,7 @@ def run(
     from forebay.pages import result_files
     from forebay.runs import experiment
 
-    by, shown = engines.named(engine), metric_names(metric)
+    by, chosen_metrics = engines.named(engine), metric_names(metric)
     read = experiment.read(
         file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
     )
@@ -77,7 +77,7 @@ def run(
     (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
-            print(result_files.line(read.plan, finished, engine, shown))
+            print(result_files.line(read.plan, finished, engine, chosen_metrics))
         # Standard output is for programs; the others have this among the warnings of their table.
         for text in result_files.remarks(read.plan.points):
             print(f"{text}.", file=sys.stderr)
@@ -87,7 +87,7 @@ def run(
         from forebay.results.result import Result
 
         result = Result(read, executed)
-        result.chosen_metrics = shown
+        result.chosen_metrics = chosen_metrics
         if flent is not None:
             data_files.write(result, flent)
     if executed.runs and out is not None:

@@ -149,23 +149,23 @@ def _done(result: Tuning) -> str:
     )
 
 
-def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
+def _show(recommendation: dict[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
     # Whoever sets up a router reads the choice and its commands first.
-    first, *others = told["reasons"]
+    first, *paragraphs = recommendation["reasons"]
     screen.print(first, markup=False)
     screen.print()
-    _show_router(told)
-    if told["candidates"]:
-        _show_choices(told)
-    for paragraph in others:
+    _show_router(recommendation)
+    if recommendation["candidates"]:
+        _show_choices(recommendation)
+    for paragraph in paragraphs:
         screen.print(paragraph, markup=False)
         screen.print()
-    if not commands or not told["toml"]:
+    if not commands or not recommendation["toml"]:
         return
     screen.print("The law for a scenario:")
     screen.print()
-    for line in told["toml"].splitlines():
+    for line in recommendation["toml"].splitlines():
         screen.print(f"    {line}", markup=False)
     screen.print()
     screen.print("To run it:")
@@ -174,13 +174,13 @@ def _show(told: dict[str, Any], commands: Sequence[str]) -> None:
     screen.print()
 
 
-def _show_router(told: dict[str, Any]) -> None:
+def _show_router(recommendation: dict[str, Any]) -> None:
     """Print the commands that set up a router; without any, that no Linux has the law."""
     screen = console(100)
-    blocks = {"On a router with Linux:": told["router"]}
-    if told["attach"]:
+    blocks = {"On a router with Linux:": recommendation["router"]}
+    if recommendation["attach"]:
         blocks["With Forebay on the router, where it can be changed and watched:"] = [
-            told["attach"]
+            recommendation["attach"]
         ]
     for heading, lines in blocks.items():
         if lines:
@@ -188,9 +188,15 @@ def _show_router(told: dict[str, Any]) -> None:
             for line in lines:
                 screen.print(f"    {line}", markup=False, soft_wrap=True)
             screen.print()
-    if told["law"] and not told["router"] and not told["for"]:
-        has = "has no qdisc" if told["attach"] else "has no qdisc, and forebay attach no program,"
-        screen.print(f"Linux {has} for {told['law']}; --for linux chooses among what a router has.")
+    if recommendation["law"] and not recommendation["router"] and not recommendation["for"]:
+        has = (
+            "has no qdisc"
+            if recommendation["attach"]
+            else "has no qdisc, and forebay attach no program,"
+        )
+        screen.print(
+            f"Linux {has} for {recommendation['law']}; --for linux chooses among what a router has."
+        )
         screen.print()
 
 

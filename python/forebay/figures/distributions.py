@@ -46,7 +46,12 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
         series = []
         for i, name in enumerate(result.class_names(point, index, link)):
             observed = result.observed_at(point, index, link)
-            mine = [one for seen in observed for one in seen.classes if one.name == name]
+            mine = [
+                packet_class
+                for observation in observed
+                for packet_class in observation.classes
+                if packet_class.name == name
+            ]
             delay_ms, shorter = waited_no_longer(mine)
             look = style.of_traffic(i)
             series.append(Curve(name, {"class": name}, look, delay_ms, 100 * shorter, width=1.5))

@@ -64,8 +64,8 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
         if right:
             title += f", {panel.series[0].label}"
             _histogram(right[0], sheet, time, panel.series)
-        for one in panel.series[:1] if right else panel.series:
-            _curve(left, one, time.steps, step=sheet.step, dashed=_is_dashed(sheet, one))
+        for curve in panel.series[:1] if right else panel.series:
+            _curve(left, curve, time.steps, step=sheet.step, dashed=_is_dashed(sheet, curve))
         for axes in (left, *right) if panel.target is not None else ():
             axes.axhline(panel.target, **parts.TARGET)
         for low, high in time.grey:
@@ -101,31 +101,31 @@ def _draw(axes: Axes, one: Curve, **how: Any) -> None:
     axes.plot(one.x, one.y, color=colour, linewidth=one.width, **how)
 
 
-def _is_dashed(sheet: Sheet, one: Curve) -> bool:
+def _is_dashed(sheet: Sheet, curve: Curve) -> bool:
     """Return True if a printed curve needs dashes, as laws in one panel do: greys are alike."""
-    looks = {other.look for panel in sheet.panels[:1] for other in panel.series}
-    return style.printed() and one.dashed and not sheet.bins and len(looks) > 1
+    looks = {peer.look for panel in sheet.panels[:1] for peer in panel.series}
+    return style.printed() and curve.dashed and not sheet.bins and len(looks) > 1
 
 
-def _curve(axes: Axes, one: Curve, steps: int, *, step: bool, dashed: bool = False) -> None:
+def _curve(axes: Axes, curve: Curve, steps: int, *, step: bool, dashed: bool = False) -> None:
     """A curve or a band over time; a long curve as the mean of each step in the band from its
     least to its greatest."""
-    how: dict[str, Any] = {"linestyle": style.dash(one.look)} if dashed else {}
+    how: dict[str, Any] = {"linestyle": style.dash(curve.look)} if dashed else {}
     if step:
         # A value holds from the end of the interval before to that of its own.
-        held: dict[str, Any] = {"x": np.concatenate([[0.0], one.x])}
+        edges: dict[str, Any] = {"x": np.concatenate([[0.0], curve.x])}
         for key in ("y", "low", "high"):
-            if (values := getattr(one, key)) is not None:
-                held[key] = np.concatenate([values[:1], values])
-        _draw(axes, replace(one, **held), step="pre", **how)
+            if (values := getattr(curve, key)) is not None:
+                edges[key] = np.concatenate([values[:1], values])
+        _draw(axes, replace(curve, **edges), step="pre", **how)
         return
-    assert one.y is not None
-    if len(one.x) <= 2 * steps:
-        _draw(axes, one, **how)
+    assert curve.y is not None
+    if len(curve.x) <= 2 * steps:
+        _draw(axes, curve, **how)
         return
-    times, low, mean, high = thinned(one.x, one.y.astype(float), steps)
-    _draw(axes, replace(one, x=times, y=None, low=low, high=high, alpha=0.35), step="post")
-    _draw(axes, replace(one, x=times, y=mean), step="post", **how)
+    times, low, mean, high = thinned(curve.x, curve.y.astype(float), steps)
+    _draw(axes, replace(curve, x=times, y=None, low=low, high=high, alpha=0.35), step="post")
+    _draw(axes, replace(curve, x=times, y=mean), step="post", **how)
 
 
 def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -170,8 +170,10 @@ def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Curve]
 
 
 def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
-    """What a legend explains: traffic, the set-point, the grey, changes."""
-    dashed = {one.look for panel in sheet.panels for one in panel.series if _is_dashed(sheet, one)}
+    """Return the keys of a legend: traffic, the set-point, the grey, changes."""
+    dashed = {
+        curve.look for panel in sheet.panels for curve in panel.series if _is_dashed(sheet, curve)
+    }
     keys: list[Line2D | Patch] = [
         Line2D(
             [],
@@ -193,13 +195,14 @@ def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
     return keys
 
 
-def _legend_columns(figure: Plot, keys: Sequence[Line2D | Patch], most: int) -> int:
+def _legend_columns(figure: Plot, keys: Sequence[Line2D | Patch], limit: int) -> int:
     """Return how many keys of a legend have room side by side.
 
-    In a column of a paper a legend may be as wide as the figure; on a screen it has `most`.
+    In a column of a paper a legend may be as wide as the figure; on a screen it has at most `limit`
+    columns.
     """
     if not style.printed():
-        return max(1, min(most, len(keys)))
+        return max(1, min(limit, len(keys)))
     longest = max((len(str(key.get_label())) for key in keys), default=0) + LETTERS_OF_KEY
     room = ROOM_FOR_LEGEND * figure.get_figwidth() / 3.5
     return max(1, min(len(keys), int(room / longest)))
@@ -225,13 +228,13 @@ def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> Non
     and a report has many of these."""
     width, height = figure.get_size_inches()
     top, bottom, title = 0.58 if legend_lines else 0.3, 0.5, 0.36
-    left = 0.72
+    left_margin = 0.72
     if style.printed():
-        top, bottom, title, left = top - 0.14, 0.36, 0.26, 0.5
+        top, bottom, title, left_margin = top - 0.14, 0.36, 0.26, 0.5
     top += parts.LEGEND_LINE * max(0, legend_lines - 1)
     room = (height - top - bottom - (rows - 1) * title) / rows
     figure.subplots_adjust(
-        left=left / width,
+        left=left_margin / width,
         right=1 - 0.2 / width,
         top=1 - top / height,
         bottom=bottom / height,

@@ -30,7 +30,7 @@ STEPS = 6000
 def bode(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     """|L| in dB and the angle of L over frequency."""
     omega = _frequencies(loops, FINE)
-    sizes, angles = zip(*(size_and_angle(one, omega) for one in loops), strict=True)
+    sizes, angles = zip(*(size_and_angle(loop, omega) for loop in loops), strict=True)
     lines = size_and_angle(middle, omega)
     figure, top, bottom = bode_panels(titled(title, "loop gain"))
     for axes, bands, line in zip((top, bottom), (sizes, angles), lines, strict=True):
@@ -41,13 +41,14 @@ def bode(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     top.set_ylim(bottom=max(LEAST_DB, float(np.min(sizes)) - 5))
     quarter_turns(bottom)
     bottom.set_ylim(-450, 0)
-    known = [float(omega[one > 0][-1]) for one in sizes if (one > 0).any()]
-    if known:
+    crossovers = [float(omega[size > 0][-1]) for size in sizes if (size > 0).any()]
+    if crossovers:
         for axes in (top, bottom):
-            axes.axvspan(min(known), max(known), color=MARGIN, alpha=0.12, linewidth=0)
-        least = min(one.margins.phase_deg for one in loops)
+            axes.axvspan(min(crossovers), max(crossovers), color=MARGIN, alpha=0.12, linewidth=0)
+        least = min(loop.margins.phase_deg for loop in loops)
         text = (
-            f"crossovers from {in_figures(min(known))} to {in_figures(max(known))} rad/s;\n"
+            f"crossovers from {in_figures(min(crossovers))} to "
+            f"{in_figures(max(crossovers))} rad/s;\n"
             f"the least phase margin is {least:.0f}°"
         )
         at_corner(bottom, text, (0.01, 0.04))

@@ -88,11 +88,11 @@ def legend_within(axes: Axes, *, narrow_columns: int = 3, **how: Any) -> None:
         return
     if "handles" not in how:
         how["handles"] = axes.get_legend_handles_labels()[0]
-    kept = {key: value for key, value in how.items() if key in ("handles", "title")}
+    figure_options = {key: value for key, value in how.items() if key in ("handles", "title")}
     lines = math.ceil(len(how["handles"]) / narrow_columns) + ("title" in how)
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + LEGEND_LINE * lines)
-    figure.legend(loc="outside upper center", ncols=narrow_columns, **kept)
+    figure.legend(loc="outside upper center", ncols=narrow_columns, **figure_options)
 
 
 def stacked(figure: Plot, side_by_side: Sequence[float], height: float) -> tuple[Axes, ...]:

@@ -98,13 +98,13 @@ def dash(index: int) -> Any:
 
 
 def colour(index: int) -> str:
-    """Of what has this place among its likes."""
+    """Return the colour of the law, or of the traffic or class, with this index."""
     colours = COLOURS if index < TRAFFIC else TRAFFIC_COLOURS
     return colours[index % TRAFFIC % len(colours)]
 
 
 def round_of(index: int) -> int:
-    """How often the colours have been used up there."""
+    """Return how often the colours have been used up before this index."""
     return index % TRAFFIC // len(COLOURS)
 
 

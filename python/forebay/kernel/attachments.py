@@ -125,42 +125,42 @@ def plan(
         If the law cannot be attached so.
     """
     programs.need("tc", "ip")
-    found = devices.device(device)
-    _refuse_second(found)
-    attached = _site(found, law, rate, buffer, ecn=ecn)
-    given = dict(params or {})
+    target = devices.device(device)
+    _refuse_second(target)
+    attached = _site(target, law, rate, buffer, ecn=ecn)
+    parameters = dict(params or {})
     notes = []
     if design:
-        given, note = _designed(attached, found, given, design)
+        parameters, note = _designed(attached, target, parameters, design)
         notes.append(note)
-    attached = replace(attached, params=given)
+    attached = replace(attached, params=parameters)
     twin = _twin(attached)
     attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
     if twin is None:
-        return _plan_own_qdisc(attached, found, notes)
+        return _plan_own_qdisc(attached, target, notes)
     notes += _rate_notes(attached)
-    return _plan_law(attached, found, twin, notes)
+    return _plan_law(attached, target, twin, notes)
 
 
-def _site(found: Device, law: str, rate: str | None, buffer: str | None, *, ecn: bool) -> Attached:
+def _site(target: Device, law: str, rate: str | None, buffer: str | None, *, ecn: bool) -> Attached:
     """Return the record of a law, without its parameters. Raises `ScenarioError`."""
     if rate is None:
         if buffer is not None:
             raise ScenarioError("--buffer: found without --rate, allowed: with it")
-        rate_bps, before = devices.rate_of(found), None
+        rate_bps, before = devices.rate_of(target), None
     else:
         rate_bps = round(_native.quantity("--rate", rate, "rate"))
-        before = devices.qdiscs_before(found)
+        before = devices.qdiscs_before(target)
     return Attached(
-        device=found.name,
-        ifindex=found.ifindex,
+        device=target.name,
+        ifindex=target.ifindex,
         namespace=namespaces.cookie(),
         law=law,
         params={},
         rate_bps=rate_bps,
         buffer_pkts=_native.quantity("--buffer", buffer or BUFFER, "queue"),
-        packet_bytes=found.packet_bytes,
-        header_bytes=found.header_bytes,
+        packet_bytes=target.packet_bytes,
+        header_bytes=target.header_bytes,
         ecn=ecn,
         engine=CLASSIFIER,
         made=[] if rate is None else ["shaper"],
@@ -169,51 +169,53 @@ def _site(found: Device, law: str, rate: str | None, buffer: str | None, *, ecn:
     )
 
 
-def _refuse_second(found: Device) -> None:
+def _refuse_second(target: Device) -> None:
     """Raise `ScenarioError` where the device has a law."""
-    name = shown(found.name)
-    present = devices.installed(found.name, found.ifindex)
+    name = shown(target.name)
+    present = devices.installed(target.name, target.ifindex)
     for record in records.read()[0]:
-        if presence.is_of(record, found.ifindex, present) and presence.is_there(record, present):
+        if presence.is_of(record, target.ifindex, present) and presence.is_there(record, present):
             raise ScenarioError(
                 f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
-                f"{quoted(found.name)}`; `forebay set {quoted(found.name)} KEY=VALUE` changes it"
+                f"{quoted(target.name)}`; `forebay set {quoted(target.name)} KEY=VALUE` changes it"
             )
     if present.shaper or devices.law_programs(present):
         raise ScenarioError(
             f"DEV: {name} has a law of Forebay without a record that can be read; "
-            f"`forebay detach {quoted(found.name)}` removes it"
+            f"`forebay detach {quoted(target.name)}` removes it"
         )
 
 
-def _plan_own_qdisc(attached: Attached, found: Device, notes: list[str]) -> AttachPlan:
+def _plan_own_qdisc(attached: Attached, target: Device, notes: list[str]) -> AttachPlan:
     """Plan the kernel's own qdisc for a law."""
-    name = quoted(found.name)
+    name = quoted(target.name)
     shapes = registries.parameter(attached.law, router.OWN_RATE) is not None
-    words = _own_qdisc(attached, found, shapes=shapes)
+    words = _own_qdisc(attached, target, shapes=shapes)
     if not attached.made:
         raise ScenarioError(
             f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
             f"queue before the shaper of {name}"
         )
     attached = replace(attached, engine=words.qdisc)
-    notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
-    root = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+    notes += [
+        f"{key}: {value}, Linux takes {linux_value}" for key, value, linux_value in words.rounded
+    ]
+    root = ["tc", "qdisc", "replace", "dev", target.name, "root", "handle", HANDLE]
     if shapes:
         return AttachPlan(attached, [AttachStep([*root, *words.text.split()])], None, notes)
     notes += _rate_notes(attached)
     parent = ["parent", f"{HANDLE}1", "handle", CHILD]
-    child = ["tc", "qdisc", "add", "dev", found.name, *parent, *words.text.split()]
+    child = ["tc", "qdisc", "add", "dev", target.name, *parent, *words.text.split()]
     return AttachPlan(
-        attached, [AttachStep(shaper(attached, found)), AttachStep(child)], None, notes
+        attached, [AttachStep(shaper(attached, target)), AttachStep(child)], None, notes
     )
 
 
-def _plan_law(attached: Attached, found: Device, twin: LawTwin, notes: list[str]) -> AttachPlan:
+def _plan_law(attached: Attached, target: Device, twin: LawTwin, notes: list[str]) -> AttachPlan:
     """Plan a law in fixed point."""
     steps = []
     if "shaper" in attached.made:
-        steps.append(AttachStep(shaper(attached, found)))
+        steps.append(AttachStep(shaper(attached, target)))
     if attached.engine == QDISC:
         return AttachPlan(attached, steps, twin, notes)
     if tcx.offered():
@@ -222,25 +224,25 @@ def _plan_law(attached: Attached, found: Device, twin: LawTwin, notes: list[str]
 
         def attach_tcx(file_system: int) -> None:
             with tcx.opened(_pin(file_system)) as program:
-                tcx.attach(found.ifindex, program)
+                tcx.attach(target.ifindex, program)
 
-        steps.append(AttachStep([*words, "dev", found.name], attach_tcx))
-        others = tcx.attached(found.ifindex)
-        if others:
+        steps.append(AttachStep([*words, "dev", target.name], attach_tcx))
+        other_programs = tcx.attached(target.ifindex)
+        if other_programs:
             notes.append(
-                f"the law runs before the {len(others)} BPF program"
-                f"{'s' if len(others) > 1 else ''} at the egress of {shown(found.name)}: it also "
-                "counts packets that they take away"
+                f"the law runs before the {len(other_programs)} BPF program"
+                f"{'s' if len(other_programs) > 1 else ''} at the egress of {shown(target.name)}: "
+                "it also counts packets that they take away"
             )
         return AttachPlan(attached, steps, twin, notes)
     preference = devices.PREFERENCE
-    if found.has_clsact:
-        preference = devices.first_preference(found.name)
+    if target.has_clsact:
+        preference = devices.first_preference(target.name)
     else:
         attached = replace(attached, made=[*attached.made, "clsact"])
-        steps.append(AttachStep(["tc", "qdisc", "add", "dev", found.name, "clsact"]))
+        steps.append(AttachStep(["tc", "qdisc", "add", "dev", target.name, "clsact"]))
     attached = replace(attached, made=[*attached.made, "filter"])
-    words = devices.filter_words("add", found.name, preference)
+    words = devices.filter_words("add", target.name, preference)
     words += ["handle", FILTER_HANDLE, "bpf", "direct-action", "pinned"]
 
     def attach_filter(file_system: int) -> None:
@@ -343,10 +345,10 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
                 f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
             )
         new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
-    old, wanted = _twin(attached), _twin(new)
-    assert old is not None and wanted is not None
+    old, new_twin = _twin(attached), _twin(new)
+    assert old is not None and new_twin is not None
     started = [
-        name for (name, was), (_, now) in zip(old.state, wanted.state, strict=True) if was != now
+        name for (name, was), (_, now) in zip(old.state, new_twin.state, strict=True) if was != now
     ]
     if started and changes:
         raise ScenarioError(
@@ -358,7 +360,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])
     free = 1 - _active(attached)
-    _update(attached.maps["settings"], free, settings(new, wanted))
+    _update(attached.maps["settings"], free, settings(new, new_twin))
     # One word: every packet has the old settings, or the new ones.
     _update(attached.maps["active"], 0, struct.pack("=I", free))
     new.write()
@@ -466,7 +468,7 @@ def _twin(attached: Attached) -> LawTwin | None:
     )
 
 
-def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.TcWords:
+def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.TcWords:
     """Return the kernel's own qdisc for a law. Raises `ScenarioError` where there is none."""
     pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
     if shapes:
@@ -480,9 +482,9 @@ def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.Tc
         rate_bps=attached.rate_bps,
         buffer_pkts=round(attached.buffer_pkts),
         buffer_bytes=None,
-        packet_bytes=found.ip_bytes,
+        packet_bytes=target.ip_bytes,
         ecn=attached.ecn,
-        header_bytes=found.header_bytes,
+        header_bytes=target.header_bytes,
         held=not shapes,
     )
     if words is None:
@@ -497,7 +499,7 @@ def _own_qdisc(attached: Attached, found: Device, *, shapes: bool) -> _native.Tc
 
 
 def _designed(
-    attached: Attached, found: Device, given: Mapping[str, Any], design: Mapping[str, str]
+    attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
     """Return parameters by the law's rule, and a line on them."""
     from forebay.theory.design import fitted_gains  # loads scipy
@@ -506,9 +508,9 @@ def _designed(
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
-        what = unknown[0] if unknown else "no rtt"
+        fault = unknown[0] if unknown else "no rtt"
         raise ScenarioError(
-            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+            f"--design: found {fault}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
         )
     tcp = design.get("tcp", PLAIN)
     if tcp not in SENDERS:
@@ -526,17 +528,17 @@ def _designed(
         flows = (float(least), float(most))
     place = fitted_gains.OperatingRange(
         attached.rate_bps,
-        found.ip_bytes,
+        target.ip_bytes,
         (rtts[0], rtts[1]),
         attached.buffer_pkts,
         flows,
         tcp=tcp,
     )
-    fitted = fitted_gains.fit(attached.law, place, given)
+    fitted = fitted_gains.fit(attached.law, place, parameters)
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"
-    return {**dict(fitted.params), **given}, line
+    return {**dict(fitted.params), **parameters}, line
 
 
 def _pin(file_system: int) -> Path:

@@ -15,7 +15,7 @@ from forebay.kernel.records import Attached, RecordProblem
 
 @dataclass(frozen=True)
 class Detached:
-    """What `detach` did.
+    """The outcome of `detach`.
 
     Attributes
     ----------
@@ -95,8 +95,8 @@ def _detach_without_record(device: str) -> Detached:
         _remove_program(device, ifindex, program)
     if present.shaper:
         devices.restore(ifindex, None)
-    left = devices.installed(device, ifindex)
-    if left.shaper or devices.law_programs(left):
+    remainder = devices.installed(device, ifindex)
+    if remainder.shaper or devices.law_programs(remainder):
         raise KernelError(f"detach: {shown(device)} still has a law; nothing else was changed")
     for problem in records.read()[1]:
         if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
@@ -129,8 +129,8 @@ def remove(attached: Attached, name: str) -> list[str]:
         elif attached.before is not None or attached.program:
             notes.append(f"the qdisc of {shown(name)} is no longer Forebay's, and stays as it is")
     _unregister(attached)
-    left = devices.installed(name, ifindex)
-    if left.shaper or (attached.program and left.has_program(attached.program)):
+    remainder = devices.installed(name, ifindex)
+    if remainder.shaper or (attached.program and remainder.has_program(attached.program)):
         raise KernelError(f"detach: {attached.law} is still on {shown(name)}")
     return notes
 

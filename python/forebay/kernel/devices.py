@@ -64,7 +64,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Installed:
-    """What of laws there is on a device, by the kernel's word.
+    """The programs, filters and shaper at a device's egress, as the kernel reports them.
 
     Attributes
     ----------
@@ -85,7 +85,9 @@ class Installed:
 
     def has_program(self, program: int) -> bool:
         """Return True if this program is at the device's egress."""
-        return program in self.tcx or any(it.program == program for it in self.filters)
+        return program in self.tcx or any(
+            egress_filter.program == program for egress_filter in self.filters
+        )
 
 
 def device(name: str, *, up: bool = True) -> Device:
@@ -95,16 +97,16 @@ def device(name: str, *, up: bool = True) -> Device:
             raise KernelError("not a name of a device")
         (link,) = answer("ip", "-j", "link", "show", "dev", name)
     except KernelError:
-        known = ", ".join(sorted(shown(name) for _, name in socket.if_nameindex()))
+        names = ", ".join(sorted(shown(name) for _, name in socket.if_nameindex()))
         raise ScenarioError(
-            f'DEV: found "{shown(name)}", allowed: a device here: {known}'
+            f'DEV: found "{shown(name)}", allowed: a device here: {names}'
         ) from None
     if up and "UP" not in link["flags"]:
         raise ScenarioError(
             f'DEV: found "{shown(name)}", which is down, allowed: `ip link set {quoted(name)} up`'
         )
     listed = answer("tc", "-j", "qdisc", "show", "dev", name)
-    roots = [it for it in listed if it.get("root")]
+    roots = [qdisc for qdisc in listed if qdisc.get("root")]
     header = HEADERS.get(link["link_type"], 0)
     return Device(
         name=name,
@@ -112,7 +114,7 @@ def device(name: str, *, up: bool = True) -> Device:
         packet_bytes=link["mtu"] + header,
         header_bytes=header,
         root=roots[0] if roots else {"kind": "noqueue", "handle": "0:"},
-        has_clsact=any(it["kind"] == "clsact" for it in listed),
+        has_clsact=any(qdisc["kind"] == "clsact" for qdisc in listed),
     )
 
 
@@ -135,35 +137,35 @@ def name_of(ifindex: int) -> str | None:
 def installed(name: str, ifindex: int) -> Installed:
     """Return what of laws there is on a device. Raises `KernelError`."""
     listed = answer("tc", "-j", "qdisc", "show", "dev", name)
-    has_clsact = any(it["kind"] == "clsact" for it in listed)
+    has_clsact = any(qdisc["kind"] == "clsact" for qdisc in listed)
     return Installed(
         tcx=tuple(tcx.attached(ifindex)) if tcx.offered() else (),
         filters=tuple(filters(name, "egress")) if has_clsact else (),
-        shaper=any(it.get("root") and it.get("handle") == HANDLE for it in listed),
+        shaper=any(qdisc.get("root") and qdisc.get("handle") == HANDLE for qdisc in listed),
         has_clsact=has_clsact,
     )
 
 
 def filters(name: str, direction: str) -> list[Filter]:
     """Return the filters of a device with clsact. Raises `KernelError`."""
-    found = []
-    for it in answer("tc", "-j", "filter", "show", "dev", name, direction):
-        options = it.get("options")
+    device_filters = []
+    for entry in answer("tc", "-j", "filter", "show", "dev", name, direction):
+        options = entry.get("options")
         if options is None:
             continue
         program = options.get("prog", {})
         handle = str(options.get("handle", options.get("fh", "")))
-        found.append(
+        device_filters.append(
             Filter(
-                it["pref"],
-                it["kind"],
+                entry["pref"],
+                entry["kind"],
                 handle,
-                it["protocol"],
+                entry["protocol"],
                 program.get("id", 0),
                 program.get("name", ""),
             )
         )
-    return found
+    return device_filters
 
 
 def delete_filter(name: str, law: Filter) -> None:
@@ -185,8 +187,8 @@ def first_preference(name: str) -> int:
     ScenarioError
         If there is none: a filter has the first one.
     """
-    taken = [it.preference for it in filters(name, "egress")]
-    preference = min([PREFERENCE, *(it - 1 for it in taken)])
+    preferences = [egress_filter.preference for egress_filter in filters(name, "egress")]
+    preference = min([PREFERENCE, *(number - 1 for number in preferences)])
     if preference < 1:
         raise ScenarioError(
             f"attach: a filter of {shown(name)} has preference 1 at egress, and a law behind it "
@@ -198,18 +200,22 @@ def first_preference(name: str) -> int:
 
 def law_programs(present: Installed) -> list[int]:
     """Return the programs on a device that are laws of Forebay, by their names."""
-    found = [it.program for it in present.filters if it.program_name == PROGRAM_NAME]
+    law_ids = [
+        egress_filter.program
+        for egress_filter in present.filters
+        if egress_filter.program_name == PROGRAM_NAME
+    ]
     for program in present.tcx:
         try:
             (named,) = [answer("bpftool", "-j", "prog", "show", "id", str(program))]
         except KernelError:
             continue
         if named.get("name") == PROGRAM_NAME:
-            found.append(program)
-    return found
+            law_ids.append(program)
+    return law_ids
 
 
-def qdiscs_before(found: Device) -> list[Qdisc] | None:
+def qdiscs_before(target: Device) -> list[Qdisc] | None:
     """Return the qdiscs that `attach` replaces, to be restored; None for the kernel's default.
 
     Raises
@@ -217,15 +223,15 @@ def qdiscs_before(found: Device) -> list[Qdisc] | None:
     ScenarioError
         If they could not be restored whole.
     """
-    hindrance = qdiscs.hindrance(found.ifindex)
+    hindrance = qdiscs.hindrance(target.ifindex)
     if hindrance is not None:
-        name = shown(found.name)
+        name = shown(target.name)
         raise ScenarioError(
-            f"--rate: {name} has a qdisc {found.root['kind']}, and `detach` could not restore "
-            f"{hindrance}; remove it first (`tc qdisc del dev {quoted(found.name)} root`), or "
+            f"--rate: {name} has a qdisc {target.root['kind']}, and `detach` could not restore "
+            f"{hindrance}; remove it first (`tc qdisc del dev {quoted(target.name)} root`), or "
             "attach without --rate before a tbf or htb that is there"
         )
-    before = qdiscs.tree(found.ifindex)
+    before = qdiscs.tree(target.ifindex)
     return None if qdiscs.is_default(before) else before
 
 
@@ -234,28 +240,28 @@ def restore(ifindex: int, before: Sequence[Qdisc] | None) -> None:
     qdiscs.restore(ifindex, before)
 
 
-def rate_of(found: Device) -> int:
+def rate_of(target: Device) -> int:
     """Return the rate of IP packets that the shaper there carries, in bit/s.
 
     Raises `ScenarioError` without a shaper that is known.
     """
-    kind = found.root["kind"]
+    kind = target.root["kind"]
     counted_bps = None
     if kind == "tbf":
-        counted_bps = 8 * int(found.root["options"]["rate"])
+        counted_bps = 8 * int(target.root["options"]["rate"])
     elif kind in SHAPERS:
         # Text: not every tc has its classes as JSON.
-        lines = call("tc", "class", "show", "dev", found.name).splitlines()
+        lines = call("tc", "class", "show", "dev", target.name).splitlines()
         rates = re.findall(r"^class \S+ \S+ root .*\bceil (\S+)", "\n".join(lines), re.MULTILINE)
         if len(rates) == 1:
             counted_bps = round(_native.quantity("--rate", f"{rates[0]}/s", "rate"))
     if counted_bps is None:
         raise ScenarioError(
-            f"--rate: found none, and {shown(found.name)} has a qdisc {kind}, allowed: such as "
+            f"--rate: found none, and {shown(target.name)} has a qdisc {kind}, allowed: such as "
             f"15Mbit/s, a little less than the link's own, or without it a shaper there, "
             f"{' or '.join(SHAPERS)}"
         )
-    return router.packets_bps(counted_bps, found.ip_bytes, found.header_bytes)
+    return router.packets_bps(counted_bps, target.ip_bytes, target.header_bytes)
 
 
 def shown(name: str) -> str:

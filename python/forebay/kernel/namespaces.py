@@ -59,12 +59,12 @@ def inside(path: Path, work: Callable[[], Result]) -> Result:
 
 def reachable() -> Iterator[Path]:
     """Yield a file for each network namespace that has a name or a process, but this one."""
-    known = {_identity(Path("/proc/self/ns/net"))}
+    identities = {_identity(Path("/proc/self/ns/net"))}
     for path in (*_entries(NAMED, "*"), *_entries(Path("/proc"), "[0-9]*/ns/net")):
         with suppress(OSError):
             identity = _identity(path)
-            if identity not in known:
-                known.add(identity)
+            if identity not in identities:
+                identities.add(identity)
                 yield path
 
 

@@ -23,19 +23,21 @@ def find(device: str) -> Attached | None:
     A device is found by its number, which a new name does not change, and by the law that the
     kernel has on it, which goes with it into another namespace.
     """
-    here = namespaces.cookie()
+    namespace = namespaces.cookie()
     attached, _ = records.read()
     ifindex = devices.index(device)
     if ifindex is not None:
         present = devices.installed(device, ifindex)
-        of_device = [it for it in attached if is_of(it, ifindex, present)]
+        of_device = [record for record in attached if is_of(record, ifindex, present)]
         # A device of another name may have had this number.
-        of_device.sort(key=lambda it: not is_there(it, present))
+        of_device.sort(key=lambda record: not is_there(record, present))
         if of_device:
             return of_device[0]
     # Its device is gone, was moved, or has a new name while no other has the old one.
-    named = [it for it in attached if it.namespace == here and it.device == device]
-    named = [it for it in named if ifindex is None or name_here(it) is None]
+    named = [
+        record for record in attached if record.namespace == namespace and record.device == device
+    ]
+    named = [record for record in named if ifindex is None or name_here(record) is None]
     return named[0] if named else None
 
 
@@ -54,28 +56,35 @@ def unrecorded() -> list[str]:
     """
     attached, _ = records.read()
     listed = answer("tc", "-j", "qdisc", "show")
-    signs = {it["dev"] for it in listed if it.get("handle") == HANDLE or it["kind"] == "clsact"}
-    found = []
+    signs = {
+        qdisc["dev"]
+        for qdisc in listed
+        if qdisc.get("handle") == HANDLE or qdisc["kind"] == "clsact"
+    }
+    names = []
     for ifindex, name in socket.if_nameindex():
         if name not in signs and not (tcx.offered() and tcx.attached(ifindex)):
             continue
         present = devices.installed(name, ifindex)
-        if any(is_of(it, ifindex, present) for it in attached):
+        if any(is_of(record, ifindex, present) for record in attached):
             continue
         if present.shaper or devices.law_programs(present):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def no_law(device: str) -> ScenarioError:
     """Return the error of a device that has no law."""
     attached, problems = records.read()
-    here = [it for it in attached if it.namespace == namespaces.cookie()]
-    known = ", ".join(sorted({shown(name_here(it) or it.device) for it in here})) or "none"
+    local_records = [record for record in attached if record.namespace == namespaces.cookie()]
+    names = (
+        ", ".join(sorted({shown(name_here(record) or record.device) for record in local_records}))
+        or "none"
+    )
     damaged = "".join(f"; {problem}" for problem in problems)
     return ScenarioError(
         f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
-        f"{known}{damaged}"
+        f"{names}{damaged}"
     )
 
 
@@ -145,8 +154,19 @@ def programs_before(attached: Attached, name: str, ifindex: int) -> int:
     present = devices.installed(name, ifindex)
     if attached.program in present.tcx:
         return present.tcx.index(attached.program)
-    law = next((it for it in present.filters if it.program == attached.program), None)
-    before = [it for it in present.filters if law and it.preference < law.preference]
+    law = next(
+        (
+            egress_filter
+            for egress_filter in present.filters
+            if egress_filter.program == attached.program
+        ),
+        None,
+    )
+    before = [
+        egress_filter
+        for egress_filter in present.filters
+        if law and egress_filter.preference < law.preference
+    ]
     return len(present.tcx) + len(before)
 
 

@@ -155,14 +155,14 @@ def _put(ifindex: int, qdiscs: Sequence[Qdisc]) -> None:
 
 
 def _qdiscs(ifindex: int) -> list[tuple[Qdisc, dict[int, bytes]]]:
-    found = []
+    qdiscs = []
     for handle, parent, attributes in _dump(GET_QDISC, ifindex):
         if parent == CLSACT:
             continue
         options = attributes.get(OPTIONS, b"").hex()
-        found.append((Qdisc(_text(attributes[KIND]), handle, parent, options), attributes))
+        qdiscs.append((Qdisc(_text(attributes[KIND]), handle, parent, options), attributes))
     # The root is reported first, and a parent before its children.
-    return found
+    return qdiscs
 
 
 def _text(data: bytes) -> str:
@@ -175,14 +175,14 @@ def _attribute(kind: int, data: bytes) -> bytes:
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:
-    found = {}
+    attributes = {}
     while len(data) >= 4:
         length, kind = struct.unpack_from("=HH", data)
         if length < 4:
             break
-        found[kind & ~FLAGS] = data[4:length]
+        attributes[kind & ~FLAGS] = data[4:length]
         data = data[length + -length % 4 :]
-    return found
+    return attributes
 
 
 def _dump(kind: int, ifindex: int, parent: int = 0) -> Iterator[tuple[int, int, dict[int, bytes]]]:
@@ -194,12 +194,12 @@ def _dump(kind: int, ifindex: int, parent: int = 0) -> Iterator[tuple[int, int, 
             yield handle, above, _attributes(data[TRAFFIC.size :])
 
 
-def _request(kind: int, flags: int, body: bytes, what: str) -> None:
-    for _ in _exchange(kind, flags | ACKNOWLEDGE, body, what):
+def _request(kind: int, flags: int, body: bytes, action: str) -> None:
+    for _ in _exchange(kind, flags | ACKNOWLEDGE, body, action):
         pass
 
 
-def _exchange(kind: int, flags: int, body: bytes, what: str) -> list[bytes]:
+def _exchange(kind: int, flags: int, body: bytes, action: str) -> list[bytes]:
     """Return the bodies of the kernel's answers. Raises `KernelError` where it refuses."""
     bodies: list[bytes] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
@@ -213,6 +213,6 @@ def _exchange(kind: int, flags: int, body: bytes, what: str) -> list[bytes]:
                 if answer in (ERROR, DONE):
                     status = struct.unpack_from("=i", content)[0] if len(content) >= 4 else 0
                     if status < 0:
-                        raise KernelError(f"{what}: {os.strerror(-status)}")
+                        raise KernelError(f"{action}: {os.strerror(-status)}")
                     return bodies
                 bodies.append(content)

@@ -187,12 +187,12 @@ class RecordProblem:
         return True
 
     def __str__(self) -> str:
-        what = (
+        advice = (
             "use that version of Forebay for its device"
             if self.later
             else "`forebay detach --stale` removes it"
         )
-        return f"{self.file}: {self.why}; {what}"
+        return f"{self.file}: {self.why}; {advice}"
 
 
 class _LaterRecordError(RecordError):
@@ -250,7 +250,7 @@ def _validated(value: Any) -> Attached:
         raise _LaterRecordError(f"written by a later Forebay (record version {version})")
     if version != VERSION:
         raise RecordError(f"record version {version!r}; this Forebay reads {VERSION}")
-    names = {it.name for it in fields(Attached)}
+    names = {attribute.name for attribute in fields(Attached)}
     if set(value) != names:
         wrong = ", ".join(sorted(str(name) for name in set(value) ^ names))
         raise RecordError(f"damaged: missing or unknown fields ({wrong})")
@@ -275,14 +275,16 @@ def _validated(value: Any) -> Attached:
     numbers = [value["program"], *value["maps"].values()]
     if not all(type(number) is int and 0 <= number < 1 << 32 for number in numbers):
         raise RecordError("damaged: an identifier is no number of 32 bits")
-    if not all(isinstance(it, (str, int, float, bool)) for it in value["params"].values()):
+    if not all(
+        isinstance(parameter, (str, int, float, bool)) for parameter in value["params"].values()
+    ):
         raise RecordError("damaged: a parameter is neither text nor number")
     before = value["before"]
     if before is not None:
         if not isinstance(before, list) or not before:
             raise RecordError("damaged: before is no list of qdiscs")
         try:
-            value["before"] = [Qdisc.from_json(it) for it in before]
+            value["before"] = [Qdisc.from_json(qdisc) for qdisc in before]
         except ValueError as error:
             raise RecordError(f"damaged: {error}") from None
     return Attached(**value)

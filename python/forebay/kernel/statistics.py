@@ -66,47 +66,47 @@ def seen(device: str) -> LawCounts:
 
 def all_seen() -> list[LawCounts]:
     """Return the counts of every device with a law in this network namespace."""
-    here = [one for one in records.read()[0] if one.namespace == namespaces.cookie()]
-    if not here:
+    attached = [record for record in records.read()[0] if record.namespace == namespaces.cookie()]
+    if not attached:
         raise ScenarioError("stats: found no law, allowed: after `forebay attach DEV … LAW`")
-    return [_seen(one) for one in here]
+    return [_seen(record) for record in attached]
 
 
-def _seen(one: Attached) -> LawCounts:
+def _seen(attached: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     counted: dict[str, Any] = {}
-    name = presence.present_name(one)
+    name = presence.present_name(attached)
     if name is not None:
         qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", name)
-        root = next((it for it in qdiscs if it.get("root")), {})
-        if one.engine in FRONTS:
-            counted = _counted(one)
+        root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), {})
+        if attached.engine in FRONTS:
+            counted = _counted(attached)
     present = name is not None
     common: dict[str, Any] = {
-        "device": name or one.device,
-        "law": one.law,
-        "engine": one.engine,
+        "device": name or attached.device,
+        "law": attached.law,
+        "engine": attached.engine,
         "present": present,
-        "rate_bps": one.rate_bps,
+        "rate_bps": attached.rate_bps,
         "overflows": int(root.get("drops", 0)),
         "sent_bytes": int(root.get("bytes", 0)),
         "sent_packets": int(root.get("packets", 0)),
         "queue_bytes": int(root.get("backlog", 0)),
-        "queue_pkts": int(root.get("backlog", 0)) / one.packet_bytes,
+        "queue_pkts": int(root.get("backlog", 0)) / attached.packet_bytes,
     }
     names = [name for name in LawCounts.__dataclass_fields__ if name not in common]
     rest: dict[str, Any] = {name: counted.get(name) for name in names}
     return LawCounts(**common, **rest)
 
 
-def _counted(one: Attached) -> dict[str, Any]:
-    """Of the maps of front.h."""
-    (running,) = answer("bpftool", "-j", "map", "dump", "id", str(one.maps["running"]))
-    (tally,) = answer("bpftool", "-j", "map", "dump", "id", str(one.maps["tally"]))
+def _counted(attached: Attached) -> dict[str, Any]:
+    """Return the counts in the maps of front.h."""
+    (running,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["running"]))
+    (tally,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["tally"]))
     state = running["formatted"]["value"]
-    processors = [it["value"] for it in tally["formatted"]["values"]]
+    processors = [entry["value"] for entry in tally["formatted"]["values"]]
     counted: dict[str, Any] = {
-        name: sum(it[name] for it in processors)
+        name: sum(counts[name] for counts in processors)
         for name in ("packets", "bytes", "marks", "drops", "marked_packets", "dropped_packets")
     }
     ticks = state["ticks"]
@@ -116,9 +116,9 @@ def _counted(one: Attached) -> dict[str, Any]:
         square = state["backlog_square_sum"] / ticks * SQUARE_BYTES**2
         counted |= {
             "p_mean": state["p_sum"] / ticks / P_SUM_ONE,
-            "queue_mean_pkts": mean_bytes / one.packet_bytes,
-            "queue_std_pkts": math.sqrt(max(0.0, square - mean_bytes**2)) / one.packet_bytes,
-            "delay_mean_s": 8 * mean_bytes / attachments.shaper_bps(one),
+            "queue_mean_pkts": mean_bytes / attached.packet_bytes,
+            "queue_std_pkts": math.sqrt(max(0.0, square - mean_bytes**2)) / attached.packet_bytes,
+            "delay_mean_s": 8 * mean_bytes / attachments.shaper_bps(attached),
             "late_mean_s": state["late_ns"] / ticks * 1e-9,
             "late_max_s": state["latest_ns"] * 1e-9,
         }
@@ -137,8 +137,8 @@ def hidden(counts: LawCounts) -> str | None:
     ifindex = devices.index(counts.device)
     if ifindex is None:
         return None
-    others = presence.programs_before(record, counts.device, ifindex)
-    if not others:
+    earlier_programs = presence.programs_before(record, counts.device, ifindex)
+    if not earlier_programs:
         return None
     passed = ""
     if "shaper" in record.made and counts.sent_packets > counts.packets:
@@ -147,9 +147,9 @@ def hidden(counts: LawCounts) -> str | None:
             f"{counts.packets}"
         )
     return (
-        f"{devices.shown(counts.device)}: {others} other program{'s' if others > 1 else ''} at "
-        f"egress before the law may let packets pass unseen{passed}; attach the law again to put "
-        "it first"
+        f"{devices.shown(counts.device)}: {earlier_programs} other program"
+        f"{'s' if earlier_programs > 1 else ''} at egress before the law may let packets pass "
+        f"unseen{passed}; attach the law again to put it first"
     )
 
 

@@ -135,9 +135,9 @@ def _mount(number: int, *arguments: object) -> int:
     return result
 
 
-def _bpf(command: int, attributes: bytes, what: str) -> tuple[int, bytes]:
+def _bpf(command: int, attributes: bytes, action: str) -> tuple[int, bytes]:
     buffer = ctypes.create_string_buffer(attributes, ATTRIBUTES_BYTES)
     result = _libc.syscall(NUMBER, command, buffer, ATTRIBUTES_BYTES)
     if result < 0:
-        raise KernelError(f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise KernelError(f"{action}: {os.strerror(ctypes.get_errno())}")
     return result, buffer.raw

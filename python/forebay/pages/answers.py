@@ -111,8 +111,8 @@ def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
         text = law_name
         if len(set_points) == 1:
             text += f" ({set_points[0].measured_text} for {set_points[0].target_text})"
-        full = [each for each in set_points if each.full]
-        kept = sum(not each.missed for each in full)
+        full = [measurement for measurement in set_points if measurement.full]
+        held_count = sum(not measurement.missed for measurement in full)
         if not set_points:
             group = "without"
         elif not set_points[0].steers:
@@ -120,9 +120,9 @@ def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
         elif not full:
             group = "idle"
         else:
-            if 0 < kept < len(full):
-                text += f" (at {kept} of {len(full)} points)"
-            group = "held" if kept else "missed"
+            if 0 < held_count < len(full):
+                text += f" (at {held_count} of {len(full)} points)"
+            group = "held" if held_count else "missed"
         named[group].append(text)
     return named
 

@@ -42,16 +42,16 @@ class Differences:
 
     tested: int
     beyond_chance: Table
-    others: Table
+    inconclusive: Table
 
     @staticmethod
     def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
         """Return the table; None where no pair of laws has two seeds in common."""
         if not differences:
             return None
-        beyond = [each for each in differences if each.pair.significant]
+        beyond = [difference for difference in differences if difference.pair.significant]
         return Differences(
-            sum(each.pair.tested for each in differences),
+            sum(difference.pair.tested for difference in differences),
             tables.differences_table(beyond, places),
             tables.differences_table(differences[len(beyond) :], places),
         )
@@ -216,7 +216,9 @@ def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[S
             laws,
             traffic,
             classes,
-            Differences.of([it for it in at_points if it.place == (point.label,)], {}),
+            Differences.of(
+                [difference for difference in at_points if difference.place == (point.label,)], {}
+            ),
             "" if by_point[i] else QUIET,
             by_point[i],
         )

@@ -39,7 +39,7 @@ ALL_POINTS = "all points"
 #: Folders with what runs leave beside their traces: the output of programs, and captures.
 EXTRAS = ["programs", "pcap"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
-NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
+NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{name}.parquet" for name in TABLES + DETAILS)]
 NAMES += [*EXTRAS, DIFFERENCES_CSV, DIFFERENCES_TEX]
 
 
@@ -69,14 +69,14 @@ def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
 def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
     """Writes the numbers: what a result is, without its pictures. A former report goes."""
     tables = {name: getattr(result, name) for name in TABLES + DETAILS}
-    shown = {
+    contents = {
         f"{name}.parquet": table
         for name, table in tables.items()
         if name in TABLES or not table.is_empty()
     }
-    shown |= {name: files for name in EXTRAS if (files := _extras(result, name))}
-    shown |= _differences(result)
-    publish(out, {**shown, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
+    contents |= {name: files for name in EXTRAS if (files := _extras(result, name))}
+    contents |= _differences(result)
+    publish(out, {**contents, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
 
 
 def _differences(result: Runs) -> dict[str, Content]:
@@ -95,10 +95,10 @@ def _differences(result: Runs) -> dict[str, Content]:
     if several:
         names[()] = ALL_POINTS
         frame = tables.differences_frame([*together, *at_points], names)
-    shown = tables.differences_table(together, {})
+    table = tables.differences_table(together, {})
     return {
         DIFFERENCES_CSV: frame,
-        DIFFERENCES_TEX: tables.latex(shown, tables.DIFFERENCES_NOTE),
+        DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE),
     }
 
 
@@ -235,9 +235,9 @@ def _uses(plan: Plan) -> list[str]:
     """Return the laws, queues, traffic and senders that ran, by their names in the registries."""
     every = [law for point in plan.points for law in point.laws]
     every += [link.law for point in plan.points for link in point.links if link.law]
-    traffic = [one for point in plan.points for one in point.traffic]
+    traffic = [component for point in plan.points for component in point.traffic]
     names = [name for law in every for name in (law.kind, law.queue)]
-    names += [name for one in traffic for name in (one.kind, one.tcp)]
+    names += [name for component in traffic for name in (component.kind, component.tcp)]
     return sorted({name for name in names if name})
 
 
@@ -278,17 +278,17 @@ def costs(result: Runs) -> dict[str, Any]:
     }
 
 
-def line(plan: Plan, run: Run, engine: str, shown: Sequence[str] = ()) -> str:
+def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) -> str:
     """Return a run as one line of JSON, as `forebay run --json` prints it.
 
-    engine: what made the run. shown: the metrics of the bottleneck and other links that the line
-    has; all where none is named.
+    engine: what made the run. metric_names: the metrics of the bottleneck and other links that
+    the line has; all where none is named.
     """
     numbers = _metrics(plan, run)
-    if shown:
+    if metric_names:
         of_links = [numbers["metrics"], *numbers.get("links", {}).values()]
         for metrics in of_links:
-            for name in metrics.keys() - set(shown):
+            for name in metrics.keys() - set(metric_names):
                 del metrics[name]
     return json.dumps(
         {

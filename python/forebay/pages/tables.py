@@ -94,12 +94,12 @@ def differences_table(differences: Sequence[LawDifference], places: Mapping[Any,
     """Return a row for each difference of two laws. places: the name of each place; without any
     there is no column of places."""
     rows = []
-    for each in differences:
-        metric, pair = METRICS[each.metric], each.pair
+    for difference in differences:
+        metric, pair = METRICS[difference.metric], difference.pair
         rows.append(
             [
                 metric.heading,
-                *([places[each.place]] if places else []),
+                *([places[difference.place]] if places else []),
                 f"{pair.first} − {pair.second}",
                 with_interval(metric.scale * pair.difference, metric.scale * pair.half_width),
                 p_text(pair.p, significant=pair.significant, tested=pair.tested),
@@ -115,16 +115,19 @@ def differences_frame(
     """Return the differences as numbers in the units of metrics.json, for CSV."""
     rows = [
         (
-            each.metric,
-            places.get(each.place, ""),
-            each.pair.first,
-            each.pair.second,
-            each.pair.seeds,
-            each.pair.difference,
-            *(None if math.isnan(x) else x for x in (each.pair.half_width, each.pair.p)),
-            each.pair.significant if each.pair.tested else None,
+            difference.metric,
+            places.get(difference.place, ""),
+            difference.pair.first,
+            difference.pair.second,
+            difference.pair.seeds,
+            difference.pair.difference,
+            *(
+                None if math.isnan(x) else x
+                for x in (difference.pair.half_width, difference.pair.p)
+            ),
+            difference.pair.significant if difference.pair.tested else None,
         )
-        for each in differences
+        for difference in differences
     ]
     schema = {
         **dict.fromkeys(["metric", "point", "first", "second"], pl.String),

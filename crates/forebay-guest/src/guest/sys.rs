@@ -196,7 +196,7 @@ pub struct TcpInfo {
     pub resent_pkts: u32,
 }
 
-/// What the kernel tells of a connection.
+/// Returns the kernel's counters of a connection.
 pub fn tcp_info(fd: BorrowedFd) -> TcpInfo {
     const UNACKED_AT: usize = 24;
     const TOTAL_RETRANS_AT: usize = 100;

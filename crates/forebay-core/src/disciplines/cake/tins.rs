@@ -21,7 +21,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of a rate. `cake_set_rate` has none below 64 bytes a second.
+    /// Returns this share of a rate. `cake_set_rate` has none below 64 bytes a second.
     pub fn of(&self, rate: Rate) -> Rate {
         let part = u128::from(rate.as_bps()) * u128::from(self.numerator);
         let bps = u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX);
