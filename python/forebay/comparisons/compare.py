@@ -52,7 +52,7 @@ class ShownComparison(ResultComparison):
 def compare(
     a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: str | Sequence[str] = ()
 ) -> ShownComparison:
-    """What two saved results differ in, and whether that may be chance.
+    """Return the differences between two saved results, and whether they may be chance.
 
     a, b: folders that `forebay run` or `forebay study` has written, or data files of flent, one or
     a folder of them. metrics: one or several names; what

@@ -97,41 +97,41 @@ def sentences(comparison: ResultComparison) -> list[str]:
 def pairing(comparison: ResultComparison) -> list[str]:
     """Return what a reader must know of the pairs that the differences are of."""
     lines = comparison.differences
-    said = []
+    remarks = []
     for side, place in (("A", 0), ("B", 1)):
         unpaired = max((line.unpaired[place] for line in lines), default=0)
         if unpaired:
             runs = f"{unpaired} runs" if unpaired > 1 else "1 run"
-            most = "up to " if len({line.unpaired[place] for line in lines}) > 1 else ""
+            up_to = "up to " if len({line.unpaired[place] for line in lines}) > 1 else ""
             left_out = "are left out" if any(line.seeds for line in lines) else "have no partner"
-            said.append(
-                f"Not paired: {most}{runs} of {side} for each law, whose point and seed the other "
+            remarks.append(
+                f"Not paired: {up_to}{runs} of {side} for each law, whose point and seed the other "
                 f"result does not have; they {left_out}."
             )
     if alike := sum(line.alike for line in lines):
-        said.append(
+        remarks.append(
             f"No test of {alike} of {len(lines)} differences, which all seeds give to the bit: "
             "that shows nothing of chance."
         )
-    return said
+    return remarks
 
 
 def notes(comparison: ResultComparison) -> list[str]:
-    """What a reader must know of both results."""
-    said = []
+    """Return what a reader must know of both results."""
+    remarks = []
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         if result.partial:
-            said.append(f"{side} is a partial result.")
-        said += [f"{side}: {remark}" for remark in result.remarks]
+            remarks.append(f"{side} is a partial result.")
+        remarks += [f"{side}: {remark}" for remark in result.remarks]
     engines = (comparison.a.engine, comparison.b.engine)
     if len(set(engines)) > 1:
-        said.append(
+        remarks.append(
             f"Two engines: {engines[0]} made A, and {engines[1]} B. A seed draws other numbers on "
             "each, so that a pair of runs has no more in common than any two."
         )
     versions = {comparison.a.version, comparison.b.version}
     if len(versions) > 1:
-        said.append(f"Forebay {comparison.a.version} made A, and {comparison.b.version} B.")
+        remarks.append(f"Forebay {comparison.a.version} made A, and {comparison.b.version} B.")
     left_out = {
         law
         for result, place in ((comparison.a, 0), (comparison.b, 1))
@@ -139,11 +139,11 @@ def notes(comparison: ResultComparison) -> list[str]:
         if law not in [pair[place] for pair in comparison.laws]
     }
     if left_out:
-        said.append(f"In one of them alone: {', '.join(sorted(left_out))}.")
+        remarks.append(f"In one of them alone: {', '.join(sorted(left_out))}.")
     points = len({*comparison.a.points, *comparison.b.points}) - len(comparison.points)
     if points > 0 and len(comparison.points) > 1:
-        said.append(f"{points} points are in one of them alone, and left out.")
-    return said
+        remarks.append(f"{points} points are in one of them alone, and left out.")
+    return remarks
 
 
 def show(console: Console, comparison: ResultComparison) -> None:

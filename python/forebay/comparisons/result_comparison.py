@@ -133,7 +133,7 @@ class ResultComparison:
         return told
 
     def _differences(self, by: Sequence[str] = ()) -> list[MetricDifference]:
-        """Over all points, or at each of them."""
+        """Return the differences over all points, or at each of them."""
         sides = [self._rows(side) for side in (0, 1)]
         places: list[str | None] = [self._label(pair) for pair in self.points] if by else [None]
         lines = []

@@ -191,16 +191,16 @@ def _of_study(path: Path) -> SavedResult:
 
 def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
     """Return the table of a study. Raises `FormatError` if it is not the one that was written."""
-    wanted = documents.optional_table(facts.get(HASHES), HASHES).get(FRAME)
-    if wanted is not None:
+    expected_hash = documents.optional_table(facts.get(HASHES), HASHES).get(FRAME)
+    if expected_hash is not None:
         try:
             with file.open("rb") as contents:
                 actual = hashlib.file_digest(contents, "sha256").hexdigest()
         except OSError as error:
             raise FormatError(input_file.reason_of(error)) from error
-        if actual != wanted:
+        if actual != expected_hash:
             raise FormatError(f"its contents are not those that {FACTS} describes (SHA-256)")
-    return parquet.read(file, sound=wanted is not None)
+    return parquet.read(file, sound=expected_hash is not None)
 
 
 def _flent_files(path: Path) -> list[Path]:

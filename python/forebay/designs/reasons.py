@@ -32,8 +32,8 @@ def paragraph(design: Design) -> str:
     """One paragraph from the link to the margins."""
     link, loop = design.link, design.loop
     stable = loop is not None and loop.stable
-    known = stable and design.modelled_elsewhere
-    fewest, longest_s = _reach(design) if known else (None, None)
+    reach_is_known = stable and design.modelled_elsewhere
+    fewest, longest_s = _reach(design) if reach_is_known else (None, None)
     (text,) = templates.paragraphs(
         "design_reasons.txt.j2",
         design=design,

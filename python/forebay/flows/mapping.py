@@ -107,7 +107,7 @@ class LinkPlan:
     @property
     def long_flows(self) -> int:
         """The number of long transfers."""
-        return sum(one.flows for one in self.point.traffic if one.kind == "ftp")
+        return sum(traffic.flows for traffic in self.point.traffic if traffic.kind == "ftp")
 
     @property
     def has_programs(self) -> bool:
@@ -154,13 +154,18 @@ class LinkPlan:
         traffic = self.point.traffic
         if len(traffic) > MOST_APART:
             return None
-        long = [n for n, one in enumerate(traffic) if one.kind == "ftp" for _ in range(one.flows)]
+        long = [
+            n for n, entry in enumerate(traffic) if entry.kind == "ftp" for _ in range(entry.flows)
+        ]
         ports = [
             *((PORT + flow, n) for flow, n in enumerate(long)),
             *((TRANSFERS_PORT - source, n) for source, n in enumerate(self.short_traffic)),
         ]
         programs = [
-            n for n, one in enumerate(traffic) if one.kind == "program" for _ in range(one.flows)
+            n
+            for n, entry in enumerate(traffic)
+            if entry.kind == "program"
+            for _ in range(entry.flows)
         ]
         return len(traffic), programs, ports
 

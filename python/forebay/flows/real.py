@@ -239,7 +239,7 @@ def once(
     """One attempt; what it leaves is called `name` and goes to `keep`."""
     with (
         tempfile.TemporaryFile() as errors,
-        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as output,
         temporary_folder() as folder,
     ):
         here = Path(folder)
@@ -250,7 +250,7 @@ def once(
             plan.command(seed),
             plan.server(),
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=errors,
             programs=programs.on_the_link,
             packets=(str(here / CAPTURE), start_s, end_s) if plan.keeps_packets else None,
@@ -268,11 +268,11 @@ def once(
         if outcome.status != 0:
             raise FlowError(_read(errors).strip() or f"status {outcome.status}")
         # Only the client of short transfers prints a result.
-        found = json.loads(_read(said)) if plan.short_traffic else {}
+        transfers = json.loads(_read(output)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
         return Attempt(
-            _at_bottleneck(plan, outcome, found),
+            _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [
                 *(program.failed for program in ended if program.failed),

@@ -129,23 +129,23 @@ def experiments(
     ]
 
 
-def check_step(one: Experiment, step_s: float | None) -> None:
+def check_step(run: Experiment, step_s: float | None) -> None:
     """Raise `ScenarioError` for a step outside of the run, and for a time at which nothing steps.
 
     A step is a change of the scenario (`[[at]]`), or traffic that starts or stops all at once.
     """
     if step_s is None:
         return
-    for point in one.plan.points:
+    for point in run.plan.points:
         if not 0 < step_s < point.duration_s:
             allowed = f"a time within the run, before {point.duration_s:g}s"
             raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
         steps = _steps_s(point)
-        if not any(abs(step_s - one) < TINY_S for one in steps):
-            known = ", ".join(f"{one:g}" for one in steps) or "the scenario has no step"
+        if not any(abs(step_s - time_s) < TINY_S for time_s in steps):
+            times = ", ".join(f"{time_s:g}" for time_s in steps) or "the scenario has no step"
             raise ScenarioError(
                 f"--step-at: nothing changes at {step_s:g} s; "
-                + (f"steps are at {known} s" if steps else f"{known}, which [[at]] would make")
+                + (f"steps are at {times} s" if steps else f"{times}, which [[at]] would make")
             )
 
 

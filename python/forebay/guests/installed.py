@@ -99,8 +99,8 @@ def check_system() -> None:
     """Raise `ScenarioError` on a system for which there are no guests."""
     system, machine = platform.system(), platform.machine()
     if (system, machine) != ("Linux", "x86_64"):
-        found = f"{system} on {machine}"
-        raise ScenarioError(f"--engine kernel: found {found}, allowed: Linux on x86_64")
+        host = f"{system} on {machine}"
+        raise ScenarioError(f"--engine kernel: found {host}, allowed: Linux on x86_64")
 
 
 def check_machine() -> None:

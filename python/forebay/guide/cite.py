@@ -123,8 +123,8 @@ def of_scenario(text: str, file: Path) -> list[str]:
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{file}: {error}") from None
     if not any(key in tables for key in SCENARIO):
-        wanted = "a scenario file, with a table [bottleneck] or [[link]]"
-        raise ScenarioError(f"{file}: found another kind of file, allowed: {wanted}")
+        expected = "a scenario file, with a table [bottleneck] or [[link]]"
+        raise ScenarioError(f"{file}: found another kind of file, allowed: {expected}")
     return _known([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
 
 

@@ -58,13 +58,15 @@ def find(text: str) -> list[Entry]:
 
     Raises `ScenarioError` where nothing is.
     """
-    wanted = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
-    plain = _plain(wanted)
+    key = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
+    plain = _plain(key)
     # As the heading of a table has it, which may have its unit behind it.
     heading = _heading(text)
-    titled = [it for it in entries() if it.heading and _heading(it.heading) == heading]
+    titled = [entry for entry in entries() if entry.heading and _heading(entry.heading) == heading]
     # A table of one quantity has no room for its name: "95th pct." of "Delay, 95th pct.".
-    titled = titled or [it for it in entries() if _heading(it.heading).endswith(f", {heading}")]
+    titled = titled or [
+        entry for entry in entries() if _heading(entry.heading).endswith(f", {heading}")
+    ]
     if titled:
         return titled
     tests: list[Callable[[str], bool]] = [
@@ -75,10 +77,10 @@ def find(text: str) -> list[Entry]:
     ]
     for test in tests:
         # A full path is one thing alone; a single word may be the name of several.
-        found = [it for it in entries() if wanted and test(_plain(it.path))]
-        exact = [it for it in found if "." in plain and _plain(it.path) == plain]
-        if found:
-            return exact or found
+        matches = [entry for entry in entries() if key and test(_plain(entry.path))]
+        exact = [entry for entry in matches if "." in plain and _plain(entry.path) == plain]
+        if matches:
+            return exact or matches
     # As `--set` names it: of the first traffic, or of one by its kind or label.
     table, _, rest = plain.partition(".")
     if table in ("traffic", "link") and "." in rest:
@@ -88,7 +90,7 @@ def find(text: str) -> list[Entry]:
         "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
         "heading of a column"
     )
-    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(wanted, names(), 3)}')
+    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(key, names(), 3)}')
 
 
 def _heading(text: str) -> str:
@@ -102,7 +104,7 @@ def _plain(name: str) -> str:
 
 def names() -> list[str]:
     """Every full name, and every last part."""
-    every = ((it.path, it.last, it.heading) for it in entries())
+    every = ((entry.path, entry.last, entry.heading) for entry in entries())
     return [name for name in dict.fromkeys(itertools.chain(*every)) if name]
 
 

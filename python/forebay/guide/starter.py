@@ -186,14 +186,14 @@ def for_line(
     laws = laws or usual["line_laws"]
     chosen = [home_line.with_line(_law(entry, link), line, direction) for entry in laws]
     entries = [{"law": law, "router": _both_ways(law, link, line, times)} for law in chosen]
-    other = home_line.other(direction)
-    rate = quantities.rate(line.packets_bps(other))
-    there = replace(link, rate=rate, buffer=buffer or _product(rate, times))
+    opposite = home_line.other(direction)
+    rate = quantities.rate(line.packets_bps(opposite))
+    opposite_link = replace(link, rate=rate, buffer=buffer or _product(rate, times))
     reverse = {
-        "name": other,
+        "name": opposite,
         "rate": rate,
-        "buffer": there.buffer,
-        "law": _inline(home_line.with_line(_law(laws[0], there), line, other)),
+        "buffer": opposite_link.buffer,
+        "law": _inline(home_line.with_line(_law(laws[0], opposite_link), line, opposite)),
         "flows": usual["line_uploads"],
     }
     notes = line.notes()
@@ -218,15 +218,15 @@ def _qdisc(tc: str, rate: str | None, buffer: str | None, laws: Sequence[str] | 
         qdisc = qdiscs.read(tc, PACKET_BYTES)
     except ScenarioError as error:
         raise ScenarioError(f"--tc: {error}") from None
-    said = {
+    options = {
         "--rate": (qdisc.rate_bps and rate, f"rate, {quantities.rate(qdisc.rate_bps or 0)}"),
         "--buffer": (buffer, f"buffer, {qdisc.buffer}"),
         "--law": (laws, f"law, {qdisc.law.kind}"),
     }
-    for option, (given, what) in said.items():
-        if given:
+    for option, (value, content) in options.items():
+        if value:
             raise ScenarioError(
-                f"{option}: the lines of --tc already give the {what}; leave it out"
+                f"{option}: the lines of --tc already give the {content}; leave it out"
             )
     return qdisc
 
@@ -250,7 +250,7 @@ def round_trips(texts: Sequence[str] | None) -> list[str]:
     A range is cut into five times that are evenly apart.
     """
     times: list[str] = []
-    for text in (part.strip() for given in texts or () for part in given.split(",")):
+    for text in (part.strip() for entry in texts or () for part in entry.split(",")):
         low, high = quantities.range_ends("--rtt", text)
         ends = [_native.quantity("--rtt", end, "time") for end in (low, high)]
         if low == high:
@@ -360,7 +360,7 @@ def _both_ways(law: Law, link: _Link, line: HomeLine, rtts: Sequence[str]) -> li
         down = direction == home_line.DOWN
         into = router.ifb_of(line.device)
         rate = quantities.rate(line.packets_bps(direction))
-        there = _Link(
+        own_link = _Link(
             rate=rate,
             buffer=link.buffer if link.is_buffer_given else _product(rate, rtts),
             packet_bytes=link.packet_bytes,
@@ -368,11 +368,11 @@ def _both_ways(law: Law, link: _Link, line: HomeLine, rtts: Sequence[str]) -> li
             line=link.line,
             is_buffer_given=link.is_buffer_given,
         )
-        own = home_line.with_line(_law(law.kind, there), line, direction)
-        lines = on_router(own, there, words=home_line.words(direction))
-        what = f"What comes in, through {into}" if down else "What leaves"
+        own = home_line.with_line(_law(law.kind, own_link), line, direction)
+        lines = on_router(own, own_link, words=home_line.words(direction))
+        traffic = f"What comes in, through {into}" if down else "What leaves"
         rates = f"{line.rate(direction)} of the line, {rate} of IP packets"
-        comments.append(f"# {what} ({rates}):")
+        comments.append(f"# {traffic} ({rates}):")
         has_commands = any(not command.startswith("#") for command in lines)
         before = router.ingress(line.device, into) if down and has_commands else []
         comments += _commented([*before, *lines])
@@ -415,7 +415,7 @@ def _access(link: _Link) -> str | None:
 
 
 def needs_gains(name: str) -> bool:
-    """Whether a law's own numbers are packets, which fit the link of a paper alone."""
+    """Return True if a law's own numbers are packets, which fit the link of a paper alone."""
     laws = registries.laws()
     params = laws[name]["params"] if name in laws else []
     return any(

@@ -47,7 +47,7 @@ class CounterParts:
         Times of the samples.
     counters : array of shape (n, 4)
         Counters at these times, continued where they have wrapped.
-    kept : array of shape (n,)
+    samples : array of shape (n,)
         Numbers of the samples that remain, of those that were given.
     parts : list of slice
         Rows of each part.
@@ -59,7 +59,7 @@ class CounterParts:
 
     times_s: Floats
     counters: Floats
-    kept: NDArray[np.int64]
+    samples: NDArray[np.int64]
     parts: Sequence[slice]
     step_s: float
     remarks: Sequence[str]
@@ -85,11 +85,11 @@ def parts(times_s: Floats, counters: Floats, lines: Sequence[int], where: str) -
         If the times do not grow, or no part is long enough.
     """
     remarks: list[str] = []
-    kept = np.flatnonzero(np.append(np.diff(times_s) != 0, True))
-    if len(kept) < len(times_s):
-        count = len(times_s) - len(kept)
+    samples = np.flatnonzero(np.append(np.diff(times_s) != 0, True))
+    if len(samples) < len(times_s):
+        count = len(times_s) - len(samples)
         remarks.append(f"{count} samples have the time of the sample after them, and are left out")
-    times_s, counters, line = times_s[kept], counters[kept], np.asarray(lines)[kept]
+    times_s, counters, line = times_s[samples], counters[samples], np.asarray(lines)[samples]
     steps_s = np.diff(times_s)
     if not np.any(steps_s > 0):
         raise ScenarioError(f"{where}: the times of the samples do not grow")
@@ -109,14 +109,14 @@ def parts(times_s: Floats, counters: Floats, lines: Sequence[int], where: str) -
     long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST]
     lost = len(times_s) - sum(piece.stop - piece.start for piece in long)
     if not long:
-        said = "; ".join(remarks)
+        reasons = "; ".join(remarks)
         raise ScenarioError(
             f"{where}: has no {FEWEST} samples in a row over which the clock and the counters grow"
-            + (f" ({said})" if said else "")
+            + (f" ({reasons})" if reasons else "")
         )
     if lost:
         remarks.append(f"{lost} samples between cuts are too few to say anything, and are left out")
-    return CounterParts(times_s, counters, kept, long, step_s, remarks)
+    return CounterParts(times_s, counters, samples, long, step_s, remarks)
 
 
 def _unwrapped(counters: Floats) -> tuple[Floats, Flags]:
@@ -126,10 +126,10 @@ def _unwrapped(counters: Floats) -> tuple[Floats, Flags]:
     for column in range(growth.shape[1]):
         steps = growth[:, column]
         grown = steps[steps > 0]
-        most = WRAP_GROWTH * float(np.quantile(grown, 0.99)) if len(grown) else 0.0
+        largest = WRAP_GROWTH * float(np.quantile(grown, 0.99)) if len(grown) else 0.0
         before = counters[:-1, column]
         flags[:, column] = (
-            (steps < 0) & (before >= WRAP_FROM) & (before < WRAP) & (steps + WRAP <= most)
+            (steps < 0) & (before >= WRAP_FROM) & (before < WRAP) & (steps + WRAP <= largest)
         )
     more = np.vstack([np.zeros((1, growth.shape[1])), np.cumsum(WRAP * flags, axis=0)])
     return counters + more, flags
@@ -152,8 +152,8 @@ def _events(
     remarks = []
     for flags, event in kinds:
         rows = np.flatnonzero(flags)[:MOST_TOLD].tolist()
-        said = [f"{event(row)} at line {line[row + 1]}" for row in rows]
-        remarks += _told(said, flags, "the record was split there")
+        events = [f"{event(row)} at line {line[row + 1]}" for row in rows]
+        remarks += _told(events, flags, "the record was split there")
     return remarks
 
 
@@ -162,13 +162,13 @@ def _lines(line: NDArray[np.int64], flags: Flags) -> list[int]:
     return [int(line[row + 1]) for row in np.flatnonzero(flags)[:MOST_TOLD]]
 
 
-def _told(said: list[str], flags: Flags, done: str) -> list[str]:
-    """Return one remark on the events of a kind, of which `said` has the first."""
+def _told(events: list[str], flags: Flags, done: str) -> list[str]:
+    """Return one remark on the events of a kind, of which `events` has the first."""
     count = int(np.count_nonzero(flags))
     if not count:
         return []
-    more = f", and {count - len(said)} times more" if count > len(said) else ""
-    return [f"{', '.join(said)}{more}: {done}"]
+    more = f", and {count - len(events)} times more" if count > len(events) else ""
+    return [f"{', '.join(events)}{more}: {done}"]
 
 
 def _signed_s(seconds: float) -> str:

@@ -125,9 +125,9 @@ def identify(
     """
     [tcp] = modelled_senders([tcp])
     arrivals, sent = float(series.arrivals.sum()), float(series.sent_bytes.sum())
-    left = arrivals - float(series.drops.sum()) - series.growth_pkts
-    packet_bytes = sent / left if left > 0 else math.nan
-    loss, signals = (_share(one, series.arrivals) for one in (series.drops, series.signals))
+    departures = arrivals - float(series.drops.sum()) - series.growth_pkts
+    packet_bytes = sent / departures if departures > 0 else math.nan
+    loss, signals = (_share(counts, series.arrivals) for counts in (series.drops, series.signals))
     queue = _mean(series.queue_pkts)
     queue = IntervalEstimate(queue.value, max(0.0, queue.low), queue.high)
     busy = _busy(series)

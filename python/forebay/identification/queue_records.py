@@ -93,7 +93,7 @@ class QueueRecord:
 
     @property
     def growth_pkts(self) -> float:
-        """By how much the queue grew over all parts."""
+        """The growth of the queue over all parts, in packets."""
         ends = [*self.parts[1:], len(self.queue_pkts)]
         queue = self.queue_pkts
         return sum(
@@ -208,7 +208,7 @@ def _record(name: str, rows: Any) -> QueueRecord:
             + (f", and {len(uneven) - 1} times more" if len(uneven) > 1 else "")
             + ": the record was split there",
         )
-    there = [key for key in SIGNALS if key in rows.columns]
+    signal_keys = [key for key in SIGNALS if key in rows.columns]
     p = None
     if "p" in rows.columns and rows["p"].null_count() < len(rows):
         # A law that reports NaN has no probability.
@@ -219,8 +219,8 @@ def _record(name: str, rows: Any) -> QueueRecord:
         interval_s,
         column("queue_pkts"),
         column("arrivals"),
-        sum((column(key) for key in there if "drops" in key), none),
-        sum((column(key) for key in there), none),
+        sum((column(key) for key in signal_keys if "drops" in key), none),
+        sum((column(key) for key in signal_keys), none),
         column("departed_bytes"),
         p,
         (0, *uneven.tolist()),
@@ -251,7 +251,7 @@ class Log:
 
     def remarks(self) -> tuple[str, ...]:
         """Return what was left out, and how times were read."""
-        lines = [f"left out: {count} {what}" for what, count in self.skipped.items()]
+        lines = [f"left out: {count} {reason}" for reason, count in self.skipped.items()]
         if self.decimal_comma:
             lines.append("the times have a decimal comma, which is read as a point")
         return tuple(lines)
@@ -268,10 +268,10 @@ class Log:
         if interval_s is not None:
             self.skipped["times that are no numbers, for the interval that was given"] += 1
             return None
-        shown = input_file.plain(stamp)[:40]
+        excerpt = input_file.plain(stamp)[:40]
         reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""
         raise ScenarioError(
-            f'{self.name}:{number}: the time "{shown}" before the sample is not a number of '
+            f'{self.name}:{number}: the time "{excerpt}" before the sample is not a number of '
             f"seconds; {reason}record with the commands in docs/identify.md, or give --interval"
         )
 
@@ -330,18 +330,18 @@ def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
                 f"{log.name}:{number}: is no line of `tc -s -j qdisc`: {input_file.plain(reason)}"
             ) from error
         sampled = True
-        seen: Counter[str] = Counter()
+        occurrences: Counter[str] = Counter()
         for entry in entries if isinstance(entries, list) else [entries]:
             if not isinstance(entry, dict) or "bytes" not in entry:
                 log.skipped["entries without counters (tc prints them with -s)"] += 1
                 continue
-            yield _moment(log, number, time_s, entry, seen)
+            yield _moment(log, number, time_s, entry, occurrences)
 
 
 def _moment(
-    log: Log, number: int, time_s: float | None, entry: Mapping[str, Any], seen: Counter[str]
+    log: Log, number: int, time_s: float | None, entry: Mapping[str, Any], occurrences: Counter[str]
 ) -> Moment:
-    """Return an entry of a line; `seen` counts those before it, by what tells them apart."""
+    """Return an entry of a line; `occurrences` counts those before it, by what tells them apart."""
 
     def value(*keys: str) -> float | None:
         key = next((key for key in keys if entry.get(key) is not None), None)
@@ -353,8 +353,8 @@ def _moment(
             or not isinstance(count, int | float)
             or not (0 <= count < LARGEST)
         ):
-            shown = input_file.plain(str(count))[:40]
-            raise ScenarioError(f'{log.name}:{number}: {key} is "{shown}"; expected a count')
+            excerpt = input_file.plain(str(count))[:40]
+            raise ScenarioError(f'{log.name}:{number}: {key} is "{excerpt}"; expected a count')
         return float(count)
 
     def word(key: str) -> str:
@@ -364,9 +364,9 @@ def _moment(
     # A qdisc that is replaced gets another handle in the same place.
     place = "root" if entry.get("root") else parent or handle
     queue = f"{device} {kind} {place}"
-    seen[queue] += 1
-    if seen[queue] > 1:
-        queue += f" #{seen[queue]}"
+    occurrences[queue] += 1
+    if occurrences[queue] > 1:
+        queue += f" #{occurrences[queue]}"
     name = " ".join(filter(None, (device, kind, handle)))
     if parent and not entry.get("root"):
         name += f" (parent {parent})"
@@ -412,11 +412,11 @@ def _prometheus(log: Log, text: str, interval_s: float | None) -> Iterator[Momen
                     continue
                 raise ScenarioError(f"{log.name}:{number}: {name} is {value}; expected a count")
             way = input_file.plain(labels.get("direction", "link"))
-            here = directions.setdefault(way, {})
-            if name in here and name != "drops_total":
+            direction = directions.setdefault(way, {})
+            if name in direction and name != "drops_total":
                 yield from ended()
-                here = directions.setdefault(way, {})
-            here[name] = here.get(name, 0.0) + value if name == "drops_total" else value
+                direction = directions.setdefault(way, {})
+            direction[name] = direction.get(name, 0.0) + value if name == "drops_total" else value
     yield from ended()
 
 
@@ -461,14 +461,14 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
     else:
         times_s = np.arange(len(rows)) * float(interval_s or 1)
     counts = np.array([(row.sent_bytes, row.sent, row.drops, row.marks) for row in rows], float)
-    found = counters.parts(times_s, counts, [row.line for row in rows], log.name)
-    gauges = np.array([(row.queue_pkts, row.p or 0.0) for row in rows], float)[found.kept]
+    record = counters.parts(times_s, counts, [row.line for row in rows], log.name)
+    gauges = np.array([(row.queue_pkts, row.p or 0.0) for row in rows], float)[record.samples]
     columns: list[list[Floats]] = []
-    for part in found.parts:
-        part_s = found.times_s[part]
+    for part in record.parts:
+        part_s = record.times_s[part]
         # No two samples of a part are far apart, so that the grid has few times more than they.
-        grid = np.arange(part_s[0], part_s[-1] + 0.5 * found.step_s, found.step_s)
-        both = np.hstack([found.counters[part], gauges[part]])
+        grid = np.arange(part_s[0], part_s[-1] + 0.5 * record.step_s, record.step_s)
+        both = np.hstack([record.counters[part], gauges[part]])
         even = [np.interp(grid, part_s, column) for column in both.T]
         sent_bytes, sent, drops, marks = (np.diff(column) for column in even[:4])
         arrivals = np.maximum(sent + drops + np.diff(even[4]), 0.0)
@@ -479,7 +479,7 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
     starts = itertools.accumulate((len(part[0]) for part in columns[:-1]), initial=0)
     return QueueRecord(
         rows[0].name,
-        found.step_s,
+        record.step_s,
         queue,
         arrivals,
         drops,
@@ -487,5 +487,5 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
         sent_bytes,
         p if all(row.p is not None for row in rows) else None,
         tuple(starts),
-        (*log.remarks(), *found.remarks),
+        (*log.remarks(), *record.remarks),
     )

@@ -129,9 +129,9 @@ def stability_map(
     plants: list[Plant]
     if measured_law.is_python(law):
         measured = measured_law.common_model(law, links, rtts, flows, dict(params))
-        plants = [measured_law.plant_of(each, measured) for each in links]
+        plants = [measured_law.plant_of(row_link, measured) for row_link in links]
     else:
-        plants = [plant_on(each, law, params, windows) for each in links]
+        plants = [plant_on(row_link, law, params, windows) for row_link in links]
     signals.end_waits()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         lines = list(pool.map(_line, plants, rtts, [columns] * points))
@@ -208,11 +208,11 @@ def simulate(
 def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, value: float) -> float:
     """Of the loop there; 0 for one that is not stable, or that is not."""
     rate_bps, rtt_s = drawn.rate_and_rtt(value)
-    here = replace(drawn.link, rate=f"{round(rate_bps)}bit/s")
+    link = replace(drawn.link, rate=f"{round(rate_bps)}bit/s")
     plant = (
-        plant_on(here, drawn.law, params, drawn.windows)
+        plant_on(link, drawn.law, params, drawn.windows)
         if drawn.measured is None
-        else measured_law.plant_of(here, drawn.measured)
+        else measured_law.plant_of(link, drawn.measured)
     )
     loop = plant.loop_at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0

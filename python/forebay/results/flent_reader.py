@@ -42,7 +42,7 @@ SPARSE = 0.5
 
 @dataclass(frozen=True)
 class FlentRun:
-    """What a data file of flent says of the time under load.
+    """The time under load in a data file of flent.
 
     Attributes
     ----------
@@ -106,21 +106,21 @@ def _document(text: str) -> Mapping[str, Any]:
     return document
 
 
-def _column(value: Any, what: str, count: int | None = None) -> Floats:
+def _column(value: Any, name: str, count: int | None = None) -> Floats:
     """Return the values of a series, not a number where one is missing."""
     if not isinstance(value, list):
-        raise FormatError(f"{what} is {kind(value)}; expected a list of numbers")
+        raise FormatError(f"{name} is {kind(value)}; expected a list of numbers")
     if count is not None and len(value) != count:
-        raise FormatError(f"{what} has {len(value)} values for {count} times")
+        raise FormatError(f"{name} has {len(value)} values for {count} times")
     if not {type(item) for item in value} <= {int, float, type(None)}:
-        raise FormatError(f"{what} has a value that is no number")
+        raise FormatError(f"{name} has a value that is no number")
     try:
         column = np.array([math.nan if item is None else item for item in value], float)
     except OverflowError as error:
-        raise FormatError(f"{what} has a value that is not plausible") from error
+        raise FormatError(f"{name} has a value that is not plausible") from error
     column[np.isinf(column)] = math.nan
     if np.any(np.abs(column) > LARGEST_VALUE) or np.any(column < 0):
-        raise FormatError(f"{what} has a value that is negative or not plausible")
+        raise FormatError(f"{name} has a value that is negative or not plausible")
     return column
 
 
@@ -166,14 +166,14 @@ def _series(document: Mapping[str, Any], metadata: Mapping[str, Any]) -> Series:
     for name, values in results.items():
         facts = optional_table(described.get(name), f"SERIES_META of {name!r}")
         unit = optional_text(facts.get("UNITS"), f"the unit of {name!r}")
-        kept, units = _place(series, means, name, unit, results)
-        if kept is None:
+        destination, units = _place(series, means, name, unit, results)
+        if destination is None:
             continue
         if unit and unit not in units:
             series.remarks.append(f"{name} is left out: its unit {unit[:20]!r} is not known.")
             continue
         scale = units[unit or next(iter(units))]
-        kept[name] = scale * _column(values, f"series {name!r}", len(times_s))
+        destination[name] = scale * _column(values, f"series {name!r}", len(times_s))
     if means and not series.pings:
         series.pings = means
         series.remarks.append("The file has the mean of its ping series alone, not the series.")
@@ -190,8 +190,8 @@ def _place(
     """Return where a series belongs, and the units that it may have; nowhere if it is not used."""
     word = name.rsplit(maxsplit=1)[-1] if name.split() else ""
     if name.startswith("Ping"):
-        kept = {"avg": means}.get(word, None if word in DERIVED else series.pings)
-        return kept, TIME_UNITS
+        destination = {"avg": means}.get(word, None if word in DERIVED else series.pings)
+        return destination, TIME_UNITS
     if name.startswith(("TCP", "SCTP")):
         flow, _, statistic = name.rpartition("::")
         of_flow = flow in results and not unit and not statistic.isdigit()
@@ -228,7 +228,9 @@ def _run(document: Mapping[str, Any]) -> FlentRun:
     if series.other_load:
         remarks.append(f"Not in the goodput: {', '.join(series.other_load)}.")
     total = list(
-        (flows or {name: _at_all_times(it) for name, it in _sums(series).items()}).values()
+        (
+            flows or {name: _at_all_times(goodput) for name, goodput in _sums(series).items()}
+        ).values()
     )
     if not (len(delays_s) or total) or not np.any(inside):
         raise FormatError("it has no values while the load lasts")
@@ -347,7 +349,7 @@ def _delays(
 
 def _sums(series: Series) -> Mapping[str, Floats]:
     """Return the sums of both directions, or the total of both where it is alone."""
-    ways = {name: it for name, it in series.sums.items() if name.endswith(" sum")}
+    ways = {name: column for name, column in series.sums.items() if name.endswith(" sum")}
     return ways or series.sums
 
 
@@ -357,8 +359,8 @@ def _at_all_times(column: Floats) -> Floats:
     Between two values the goodput is interpolated, as flent does: a slow flow reports less often
     than the grid has times.
     """
-    known = np.flatnonzero(np.isfinite(column))
-    if not len(known):
+    positions = np.flatnonzero(np.isfinite(column))
+    if not len(positions):
         return np.zeros_like(column)
     steps = np.arange(len(column))
-    return np.asarray(np.interp(steps, known, column[known], left=0.0, right=0.0), float)
+    return np.asarray(np.interp(steps, positions, column[positions], left=0.0, right=0.0), float)

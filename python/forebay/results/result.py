@@ -84,10 +84,10 @@ class Result(Runs):
         ImportError
             If pandas is not installed.
         """
-        if table not in (known := ["metrics", "summary", *FRAMES]):
-            near = suggestions.hint(table, known)
+        if table not in (names := ["metrics", "summary", *FRAMES]):
+            near = suggestions.hint(table, names)
             raise ScenarioError(
-                f'table: "{table}" is no table of a result{near}; write one of {", ".join(known)}'
+                f'table: "{table}" is no table of a result{near}; write one of {", ".join(names)}'
             )
         return to_pandas(self.summary() if table == "summary" else getattr(self, table))
 

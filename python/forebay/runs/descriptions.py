@@ -50,14 +50,14 @@ def in_words(
 ) -> list[tuple[str, str]]:
     """As `warnings`; `points` has those that were looked at, and `looked_at` says how many."""
     first = next(iter(points.values()), None)
-    said = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
-    read = (text for info in points.values() for text in file_remarks(info))
-    said += [(f"{text}.", "") for text in dict.fromkeys(read)]
+    sentences = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
+    remarks = (text for info in points.values() for text in file_remarks(info))
+    sentences += [(f"{text}.", "") for text in dict.fromkeys(remarks)]
     for finding, count in findings:
         at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
-        others = f" ({count} of {looked_at})" if len(points) > 1 else ""
-        said.append((f"{finding.law}{at}: {finding.text}{others}.", finding.command))
-    return said
+        share = f" ({count} of {looked_at})" if len(points) > 1 else ""
+        sentences.append((f"{finding.law}{at}: {finding.text}{share}.", finding.command))
+    return sentences
 
 
 def file_remarks(info: PointInfo) -> Iterator[str]:

@@ -67,7 +67,7 @@ def warnings(groups: Iterable[Measured]) -> list[tuple[Finding, int]]:
 
 
 def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
-    asked = 0
+    models = 0
     for p, point, law, runs in groups:
         if beyond := _beyond_buffer(point, law):
             yield Finding(law.label, p, "beyond", beyond)
@@ -77,8 +77,8 @@ def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
             yield Finding(law.label, p, "seeds", SAME_RUN.format(len(runs)))
         if missed := _missed(point, law, runs):
             yield Finding(law.label, p, "missed", *missed)
-        if asked < MOST_MODELS and law.kind is not None:
-            asked += 1
+        if models < MOST_MODELS and law.kind is not None:
+            models += 1
             if short := _short(point, law):
                 yield Finding(law.label, p, "short", short)
 
@@ -222,7 +222,7 @@ class SetPoint:
 
     @property
     def what(self) -> str:
-        """What is measured: the delay or the queue."""
+        """The measured quantity: the delay or the queue."""
         return "delay" if self.is_delay else "queue"
 
     @property

@@ -50,7 +50,7 @@ class LawDifference:
 
     @property
     def rank(self) -> int:
-        """0 for a difference beyond chance, 1 for one that may be chance, 2 without a test."""
+        """The sort key: 0 beyond chance, 1 where it may be chance, 2 without a test."""
         return 0 if self.pair.significant else 1 if self.pair.tested else 2
 
 
@@ -109,20 +109,20 @@ class RunTable:
         Each is tested by a paired t-test over the common seeds. The p values of a metric are
         adjusted for the number of its tests, at all places together, by Holm's method.
         """
-        found = []
+        differences = []
         for metric in metrics:
             values = self.values(metric, *by)
             places: dict[tuple[Any, ...], pl.DataFrame] = {(): values}
             if by:
                 places = values.partition_by(by, as_dict=True, maintain_order=True)
             compared = statistics.compare_at([self._by_law(at, metric) for at in places.values()])
-            found += [
+            differences += [
                 LawDifference(metric, place, pair)
                 for place, pairs in zip(places, compared, strict=True)
                 for pair in pairs
             ]
         # Sorting keeps the order of metrics, places and laws.
-        return sorted(found, key=lambda difference: difference.rank)
+        return sorted(differences, key=lambda difference: difference.rank)
 
     def best(self, metric: str, *by: str, more: bool) -> pl.DataFrame:
         """The law with the best mean at each place: the columns named, law, mean, next, p and ties.

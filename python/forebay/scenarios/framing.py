@@ -35,7 +35,7 @@ def link_layer(about: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Framing:
-    """What a line adds to each IP packet.
+    """The bytes that a line adds to each IP packet.
 
     Attributes
     ----------

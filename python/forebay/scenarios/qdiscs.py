@@ -44,7 +44,7 @@ MAX_OVER_TYPICAL_RTT = 6
 
 @dataclass(frozen=True)
 class Site:
-    """Where a qdisc is.
+    """The place of a qdisc: its packets, their headers and the shaper above it.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Site:
         The usual packet in a scenario.
     header_bytes : int
         What tc counts of it besides.
-    held : bool
+    holds_packet : bool
         True if a shaper leaves the packet that it sends in the qdisc, as tbf does; a queue of the
         simulation does not hold it.
     rate_bps : float or None
@@ -63,18 +63,18 @@ class Site:
         What the shaper counts for a usual packet; 0 for the packet and its header.
     unit_bytes : int
         What the qdisc counts for a usual packet, by a size table; 0 for the packet and its header.
-    shown : bool
+    from_show : bool
         True for the words of `show`, which leaves out what is off.
     """
 
     packet_bytes: int
     header_bytes: int = HEADER_BYTES
-    held: bool = False
+    holds_packet: bool = False
     rate_bps: float | None = None
     device_header_bytes: int = HEADER_BYTES
     counted_bytes: int = 0
     size_table: SizeTable | None = None
-    shown: bool = False
+    from_show: bool = False
 
     @property
     def plain_bytes(self) -> int:
@@ -91,7 +91,7 @@ class Site:
     @property
     def held_pkts(self) -> int:
         """Return the number of packets in the qdisc that are not in a simulated queue."""
-        return int(self.held)
+        return int(self.holds_packet)
 
     @property
     def memory_bytes(self) -> int:
@@ -170,8 +170,8 @@ def read(text: str, packet_bytes: int, header_bytes: int | None = None) -> Qdisc
         If the lines have no queue or several, a qdisc that is not simulated, or a word that tc
         refuses.
     """
-    known = {kind: list(words["words"]) for kind, words in _qdiscs().items()}
-    lines = tc_text.read(text, known | dict(shapers.WORDS))
+    words_by_kind = {kind: list(words["words"]) for kind, words in _qdiscs().items()}
+    lines = tc_text.read(text, words_by_kind | dict(shapers.WORDS))
     statements, notes = _of_one_device(lines.statements)
     device = next((statement.device for statement in statements if statement.device), "")
     if header_bytes is None:
@@ -182,12 +182,12 @@ def read(text: str, packet_bytes: int, header_bytes: int | None = None) -> Qdisc
     site = Site(
         packet_bytes,
         header_bytes,
-        held=innermost is not None and innermost.holds_packet,
+        holds_packet=innermost is not None and innermost.holds_packet,
         rate_bps=innermost.counted_bps if innermost else None,
         device_header_bytes=header_bytes,
         counted_bytes=innermost.cost_bytes if innermost else 0,
         size_table=place.table,
-        shown=place.leaf.shown,
+        from_show=place.leaf.from_show,
     )
     burst_bytes = round(shaper.burst_bytes * packet_bytes / shaper.cost_bytes) if shaper else 0
     result = queue(_kind(place.leaf), place.leaf.words, site, burst_bytes)
@@ -216,17 +216,17 @@ def _of_one_device(statements: Sequence[Statement]) -> tuple[list[Statement], li
         about = f"{queues[0].device}: " if queues[0].device else ""
         raise error("", f"{about}{queues[0].kind} has no queue to simulate")
     if not real:
-        what = f"{hooks[0].kind} alone" if hooks else "no qdisc"
+        text = f"{hooks[0].kind} alone" if hooks else "no qdisc"
         raise error(
             "",
-            f"the lines have {what}; paste those of `tc -d qdisc show dev DEVICE`, a command such "
+            f"the lines have {text}; paste those of `tc -d qdisc show dev DEVICE`, a command such "
             'as "tc qdisc add dev eth0 root cake bandwidth 20mbit", or the words of one of '
             f"{', '.join(_qdiscs())}",
         )
     notes = []
-    others = sorted({statement.device for statement in queues if statement not in real})
-    if others:
-        notes.append(f"Left out: {', '.join(others)}, which has no queue.")
+    queueless_devices = sorted({statement.device for statement in queues if statement not in real})
+    if queueless_devices:
+        notes.append(f"Left out: {', '.join(queueless_devices)}, which has no queue.")
     if hooks:
         kinds = ", ".join(dict.fromkeys(statement.kind for statement in hooks))
         notes.append(f"Left out: {kinds}, which holds no packets that leave.")
@@ -241,10 +241,10 @@ def _kind(leaf: Statement) -> str:
 
 def _passed_over(lines: Sequence[str]) -> str:
     """Return the sentence about lines that are about something else."""
-    shown = ", ".join(f'"{_short(line)}"' for line in lines[:3])
+    quoted = ", ".join(f'"{_short(line)}"' for line in lines[:3])
     more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
     count = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
-    return f"Passed over {count} that set no qdisc or class: {shown}{more}."
+    return f"Passed over {count} that set no qdisc or class: {quoted}{more}."
 
 
 def _short(line: str) -> str:
@@ -288,9 +288,9 @@ def queue(kind: str, words: Sequence[str], site: Site, burst_bytes: int = 0) -> 
         If the qdisc is not simulated, or for a word that it does not have.
     """
     if kind not in _qdiscs():
-        known = ", ".join(_qdiscs())
+        kinds = ", ".join(_qdiscs())
         reason = _NOT_SIMULATED.get(kind, "this qdisc is not simulated")
-        raise error(kind, f"{reason}; Forebay has {known}, under tbf, htb or neither")
+        raise error(kind, f"{reason}; Forebay has {kinds}, under tbf, htb or neither")
     if "counts_line" in _qdiscs()[kind] and site.size_table is not None:
         raise error(
             f"{kind}: stab",
@@ -319,7 +319,7 @@ class _Reader:
         self.law = str(self.qdisc["law"])
         self.params: dict[str, Value] = dict(self.qdisc.get("params", {}))
         marks = self.qdisc.get("marks", "")
-        self.ecn = marks == "always" or (marks == "added" and not site.shown)
+        self.ecn = marks == "always" or (marks == "added" and not site.from_show)
         self.buffer = ""
         self.most_pkts = math.inf
         self.own_bps: int | None = None
@@ -355,13 +355,13 @@ class _Reader:
 
     def _words(self, words: Sequence[str]) -> None:
         """Take flags, and the values of the other words."""
-        known = self.qdisc["words"]
+        entries = self.qdisc["words"]
         rest = list(words)
         while rest:
             word = rest.pop(0)
-            if word not in known:
-                raise tc_text.unknown(self.kind, word, known)
-            entry = known[word]
+            if word not in entries:
+                raise tc_text.unknown(self.kind, word, entries)
+            entry = entries[word]
             if "refused" in entry:
                 raise error(f"{self.kind}: {word}", entry["refused"])
             if "as" not in entry:
@@ -394,9 +394,9 @@ class _Reader:
     def _of_line(self, word: str, text: str) -> None:
         """Take cake's overhead or least size, in the order of the line's words."""
         count = tc_text.signed(f"cake: {word}", text)
-        least, most = OVERHEAD_BYTES if word == "overhead" else (0, OVERHEAD_BYTES[1])
-        if not least <= count <= most:
-            raise error(f"cake: {word}", f'"{text}" is out of range; tc takes {least} to {most}')
+        least, largest = OVERHEAD_BYTES if word == "overhead" else (0, OVERHEAD_BYTES[1])
+        if not least <= count <= largest:
+            raise error(f"cake: {word}", f'"{text}" is out of range; tc takes {least} to {largest}')
         self.line.take({"is": count} if word == "overhead" else {"mpu": count})
 
     def _defaults(self) -> None:
@@ -408,10 +408,10 @@ class _Reader:
             self.given.setdefault("quantum", str(self.site.plain_bytes))
         if self.kind == "bfifo" and "limit" not in self.given:
             self.given["limit"] = str(shapers.DEVICE_QUEUE_PKTS * self.site.plain_bytes)
-        for words in self.qdisc.get("shown_with", []) if self.site.shown else []:
+        for words in self.qdisc.get("shown_with", []) if self.site.from_show else []:
             if not any(word in self.given for word in words):
                 raise error(self.kind, f"{words[0]} is missing; `tc -d qdisc show` prints it")
-        for word in self.qdisc.get("needs", []) if not self.site.shown else []:
+        for word in self.qdisc.get("needs", []) if not self.site.from_show else []:
             if word not in self.given:
                 raise error(self.kind, f"{word} is missing, which tc requires")
         if "avpkt" in self.given:
@@ -419,21 +419,21 @@ class _Reader:
 
     def _thresholds(self) -> None:
         """Add what tc works out where a line of red leaves it out (`red_parse_opt`)."""
-        given = self.given
-        size = {word: self._size(word, given.get(word, "0")) for word in ("limit", "min", "max")}
+        words = self.given
+        size = {word: self._size(word, words.get(word, "0")) for word in ("limit", "min", "max")}
         largest = size["max"] or (size["min"] * 3 or size["limit"] // 4)
         least = size["min"] or largest // 3
-        given |= {"min": str(least), "max": str(largest)}
-        if "ewma" not in given:
-            packet = self._size("avpkt", given["avpkt"])
+        words |= {"min": str(least), "max": str(largest)}
+        if "ewma" not in words:
+            packet = self._size("avpkt", words["avpkt"])
             if packet == 0:
                 raise error(
                     f"{self.kind}: avpkt",
                     '"0" is not the size of a packet; tc takes for example 1000',
                 )
-            given.setdefault("burst", str((2 * least + largest) // (3 * packet)))
-        if "Plog" not in given:
-            given.setdefault("probability", RED_PROBABILITY)
+            words.setdefault("burst", str((2 * least + largest) // (3 * packet)))
+        if "Plog" not in words:
+            words.setdefault("probability", RED_PROBABILITY)
 
     def _size(self, word: str, text: str) -> int:
         return tc_text.size_bytes(f"{self.kind}: {word}", text)
@@ -457,7 +457,9 @@ class _Reader:
             case "sixteenths":
                 return tc_text.number(about, text) / 16
             case "parts_of_256":
-                return _kernel_gain(_parts_of_256(tc_text.number(about, text), shown=site.shown))
+                return _kernel_gain(
+                    _parts_of_256(tc_text.number(about, text), from_show=site.from_show)
+                )
             case "size":
                 return quantities.size(self._size(word, text))
             case "threshold":
@@ -552,12 +554,12 @@ class _Reader:
         """Return how much longer the delay is that the qdisc estimates from its backlog, by the
         packet that is being sent."""
         estimated = self.params.get("estimator") == self.qdisc.get("estimator_of_backlog", "")
-        return self.site.service_s if estimated and self.site.held else 0.0
+        return self.site.service_s if estimated and self.site.holds_packet else 0.0
 
     def _backlog(self) -> None:
         """Set the backlog below which it is silent, where that holds the packet being sent."""
         pkts = self.qdisc.get("least_backlog_pkts")
-        if pkts is not None and self.site.held:
+        if pkts is not None and self.site.holds_packet:
             bytes_ = (pkts - self.site.held_pkts) * self.site.packet_bytes
             self.params["least_backlog"] = quantities.size(bytes_)
 
@@ -629,7 +631,7 @@ class _Reader:
 
 @dataclass
 class _CakeLine:
-    """What cake's words say that the line adds to a packet.
+    """The bytes that the line adds to a packet, by cake's words.
 
     The words are those of `cake_parse_opt`, the sum that of `cake_calc_overhead`. Keywords of
     links add to each other; `overhead` and `conservative` replace what is before them. Without any
@@ -694,10 +696,10 @@ def _step_s(about: str, text: str) -> float:
     return tc_text.seconds(about, text)
 
 
-def _parts_of_256(gain: float, *, shown: bool = False) -> int:
+def _parts_of_256(gain: float, *, from_show: bool = False) -> int:
     """Return dualpi2's gain in parts of 256: tc cuts what it is given, and `show` rounds to six
     digits."""
-    return round(256 * gain) if shown else math.floor(256 * gain)
+    return round(256 * gain) if from_show else math.floor(256 * gain)
 
 
 def _kernel_gain(parts: int) -> float:

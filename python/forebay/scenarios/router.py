@@ -125,10 +125,10 @@ def settings(
     shapes = registries.parameter(law, OWN_RATE) is not None
     quoted = shlex.quote(device)
     header_bytes = device_header_bytes(device)
-    given = {name for name, _ in params}
-    if shapes and line is not None and "overhead" not in given:
+    names = {name for name, _ in params}
+    if shapes and line is not None and "overhead" not in names:
         params = [*params, *_of_line(line)]
-    if shapes and OWN_RATE not in given:
+    if shapes and OWN_RATE not in names:
         own_bps = rate_bps if line is None else _line_bps(rate_bps, packet_bytes, line)
         params = [*params, (OWN_RATE, f"{own_bps}bit/s")]
     counted_bytes, table = _counted(packet_bytes, header_bytes, None if shapes else line)
@@ -147,8 +147,8 @@ def settings(
     if tc_words is None:
         return None
     rounded = [
-        f"{key} is {_short(taken)} there, for {_short(wanted)}"
-        for key, wanted, taken in tc_words.rounded
+        f"{key} is {_short(nearest)} there, for {_short(exact)}"
+        for key, exact, nearest in tc_words.rounded
     ]
     if shapes:
         tc = [f"tc qdisc replace dev {quoted} root {tc_words.text}{words and ' '}{words}"]

@@ -48,7 +48,7 @@ WORDS: Mapping[str, Sequence[str]] = {"tbf": TBF, "htb": (*HTB, *HTB_CLASS)}
 
 @dataclass(frozen=True)
 class Shaper:
-    """What holds a queue to a rate.
+    """A qdisc or class that limits a queue to a rate.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class _Tree:
             return self._one_of(roots)
         if self.classes:
             key, first = next(iter(self.classes.items()))
-            return Statement(False, first.kind, [], shown=True, id=(key[0], 0))
+            return Statement(False, first.kind, [], from_show=True, id=(key[0], 0))
         return self._one_of(self._without_parent(self.qdiscs))
 
     def _without_parent(self, qdiscs: Sequence[Statement]) -> list[Statement]:
@@ -168,8 +168,8 @@ class _Tree:
         if not queues:
             raise error("", "the lines have no queue; paste those of `tc qdisc show dev DEVICE`")
         first = queues[0]
-        for other in queues[1:]:
-            if (other.kind, other.words) != (first.kind, first.words):
+        for statement in queues[1:]:
+            if (statement.kind, statement.words) != (first.kind, first.words):
                 kinds = " and ".join(dict.fromkeys(queue.kind for queue in queues))
                 several = kinds if " and " in kinds else f"{kinds} with different words"
                 raise error("", f"the lines have several queues, {several}; paste the lines of one")
@@ -195,11 +195,19 @@ class _Tree:
 
     def _below(self, qdisc: Statement) -> list[Statement]:
         """Return the qdiscs right below another."""
-        others = [other for other in self.qdiscs if other is not qdisc and not other.is_root]
+        candidates = [
+            statement
+            for statement in self.qdiscs
+            if statement is not qdisc and not statement.is_root
+        ]
         if qdisc.id is None or not qdisc.id[0]:
             # Its own line leaves the handle out.
-            return self._without_parent(others)
-        return [other for other in others if other.parent and other.parent[0] == qdisc.id[0]]
+            return self._without_parent(candidates)
+        return [
+            statement
+            for statement in candidates
+            if statement.parent and statement.parent[0] == qdisc.id[0]
+        ]
 
     def _netem(self, qdisc: Statement) -> None:
         """Take a path before the queue: its delay is the flows', and nothing else is simulated."""
@@ -215,7 +223,7 @@ class _Tree:
 
     def _tbf(self, qdisc: Statement) -> None:
         words = _read_words("tbf", TBF, qdisc.words)
-        _check_tbf(words, shown=qdisc.shown)
+        _check_tbf(words, from_show=qdisc.from_show)
         rate_bps = tc_text.rate_bps("tbf: rate", words["rate"])
         burst_bytes = _bucket_bytes("tbf: burst", words.get("burst", "0"))
         cost = self._cost("tbf", words)
@@ -230,7 +238,7 @@ class _Tree:
             self._descend(self._one_of(below))
             return
         limit = words.get("limit") or str(_latency_bytes(words, rate_bps, burst_bytes))
-        self.result.leaf = Statement(False, "bfifo", ["limit", limit], shown=qdisc.shown)
+        self.result.leaf = Statement(False, "bfifo", ["limit", limit], from_show=qdisc.from_show)
 
     def _peak(self, words: Mapping[str, str], rate_bps: float) -> None:
         """Check the peak rate, which the simulation leaves out."""
@@ -283,7 +291,7 @@ class _Tree:
             self._descend(self._one_of(self._below(qdisc)))
             return
         chosen, queue = self._default_class(
-            words.get("default", ""), major, classes, shown=qdisc.shown
+            words.get("default", ""), major, classes, from_show=qdisc.from_show
         )
         self.result.shapers += [
             self._class_shaper(*item) for item in self._ancestors(chosen, classes)
@@ -297,23 +305,23 @@ class _Tree:
         self._descend(queue)
 
     def _default_class(
-        self, default: str, major: int, classes: Mapping[Id, Statement], *, shown: bool
+        self, default: str, major: int, classes: Mapping[Id, Statement], *, from_show: bool
     ) -> tuple[Id, Statement | None]:
         """Return the class whose queue is simulated, and the qdisc in it, if a line has one."""
         parents = {entry.parent for entry in classes.values()}
         leaves = [key for key in classes if key not in parents]
         queues = {key: self._queue_of(key, classes[key]) for key in leaves}
-        keys = [(major, number) for number in _class_numbers(default, shown=shown)]
+        keys = [(major, number) for number in _class_numbers(default, from_show=from_show)]
         key = next((key for key in keys if key in queues), keys[0] if keys else None)
         if key in queues:
-            others = [_spelled(other) for other in leaves if other != key]
-            if others:
+            idle = [_spelled(leaf) for leaf in leaves if leaf != key]
+            if idle:
                 self.result.notes.append(
                     f"htb: the queue is that of class {_spelled(key)}, the default; "
-                    f"{_classes(others)} taken as idle."
+                    f"{_classes(idle)} taken as idle."
                 )
             return key, queues[key]
-        filled = [other for other in leaves if queues[other] is not None] or leaves
+        filled = [leaf for leaf in leaves if queues[leaf] is not None] or leaves
         if len(filled) == 1:
             where = f"the default class, {_spelled(key)}," if key else "the default class"
             self.result.notes.append(
@@ -321,13 +329,13 @@ class _Tree:
                 f"{_spelled(filled[0])}."
             )
             return filled[0], queues[filled[0]]
-        names = ", ".join(_spelled(other) for other in sorted(filled))
-        what = (
+        names = ", ".join(_spelled(leaf) for leaf in sorted(filled))
+        reason = (
             f"its default class {_spelled(key)} is not among the lines"
             if key
             else ("the lines do not give its default class")
         )
-        raise error("htb", f"{what}, and classes {names} all have queues; paste the lines of one")
+        raise error("htb", f"{reason}, and classes {names} all have queues; paste the lines of one")
 
     def _queue_of(self, key: Id, entry: Statement) -> Statement | None:
         """Return the qdisc in a class."""
@@ -368,7 +376,7 @@ class _Tree:
 
 def _read_words(
     name: str,
-    known: Sequence[str],
+    vocabulary: Sequence[str],
     words: Sequence[str],
     flags: frozenset[str] | set[str] = frozenset(),
 ) -> dict[str, str]:
@@ -379,9 +387,9 @@ def _read_words(
     values: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
-        full = word if word in known else _abbreviated(word, known)
+        full = word if word in vocabulary else _abbreviated(word, vocabulary)
         if not full:
-            raise tc_text.unknown(name, word, known)
+            raise tc_text.unknown(name, word, vocabulary)
         full = SAME.get(full, full)
         value = "" if full in flags else next(rest, None)
         if value is None:
@@ -393,17 +401,17 @@ def _read_words(
     return values
 
 
-def _abbreviated(word: str, known: Sequence[str]) -> str:
-    return tc_text.completed(word, [name for name in known if name not in IN_FULL])
+def _abbreviated(word: str, vocabulary: Sequence[str]) -> str:
+    return tc_text.completed(word, [name for name in vocabulary if name not in IN_FULL])
 
 
-def _check_tbf(words: Mapping[str, str], *, shown: bool) -> None:
+def _check_tbf(words: Mapping[str, str], *, from_show: bool) -> None:
     """Refuse what tc refuses of tbf."""
     if "rate" not in words:
         raise error("tbf", "the rate is missing, which tc requires")
-    if "burst" not in words and not shown:
+    if "burst" not in words and not from_show:
         raise error("tbf", "burst is missing, which tc requires, for example burst 4kb")
-    if "limit" in words and "latency" in words and not shown:
+    if "limit" in words and "latency" in words and not from_show:
         raise error("tbf", "limit and latency are both given; tc takes one of them")
     if "limit" not in words and "latency" not in words:
         raise error("tbf", "limit and latency are both missing; tc requires one of them")
@@ -426,7 +434,7 @@ def _bucket_bytes(about: str, text: str) -> int:
     return tc_text.size_bytes(about, text.split("/")[0])
 
 
-def _class_numbers(text: str, *, shown: bool) -> list[int]:
+def _class_numbers(text: str, *, from_show: bool) -> list[int]:
     """Return what `default` may mean: tc reads it as hexadecimal, and `show` prints it so after
     0x, in some versions as a decimal number without it."""
     try:
@@ -434,7 +442,7 @@ def _class_numbers(text: str, *, shown: bool) -> list[int]:
     except ValueError:
         reason = f'"{text}" is not a class number; tc reads it as hexadecimal, such as 12 or 0x12'
         raise error("htb: default", reason) from None
-    return [*numbers, int(text)] if shown and text.isdigit() else numbers
+    return [*numbers, int(text)] if from_show and text.isdigit() else numbers
 
 
 def _spelled(key: Id) -> str:

@@ -84,13 +84,13 @@ Id = tuple[int, int]
 
 @dataclass(frozen=True)
 class Statement:
-    """What one line says about a qdisc or a class.
+    """A line's statement about a qdisc or a class.
 
     Attributes
     ----------
     is_class : bool
         True for a class, False for a qdisc.
-    shown : bool
+    from_show : bool
         True for a line of `show`, which prints what is on and leaves out what is off; False for a
         command, for which the defaults of `tc qdisc add` hold.
     verb : str
@@ -109,7 +109,7 @@ class Statement:
     is_class: bool
     kind: str
     words: list[str]
-    shown: bool = False
+    from_show: bool = False
     verb: str = ""
     device: str = ""
     id: Id | None = None
@@ -132,21 +132,21 @@ def error(about: str, reason: str) -> ScenarioError:
     return ScenarioError(f"{about}: {reason}" if about else reason)
 
 
-def unknown(about: str, word: str, known: Iterable[str]) -> ScenarioError:
+def unknown(about: str, word: str, vocabulary: Iterable[str]) -> ScenarioError:
     """Return the error about a word that a qdisc or class does not have."""
-    names = list(known)
+    names = list(vocabulary)
     named = ", ".join(names) if len(names) <= MOST_NAMED else f"those of tc-{about.split()[0]}(8)"
     return error(about, f'"{word}" is not a word of it{hint(word, names)}; tc has {named}')
 
 
-def read(text: str, known: Mapping[str, Iterable[str]]) -> Text:
+def read(text: str, vocabulary: Mapping[str, Iterable[str]]) -> Text:
     """Return the statements of a text about qdiscs and classes.
 
     Parameters
     ----------
     text : str
         Lines of any origin; see the module.
-    known : mapping
+    vocabulary : mapping
         The words of each kind of qdisc, by which the rest of a wrapped line is recognised.
 
     Raises
@@ -156,28 +156,32 @@ def read(text: str, known: Mapping[str, Iterable[str]]) -> Text:
     """
     if text.lstrip().startswith(("[", "{")) and '"kind"' in text:
         raise error("", "this is tc's JSON; paste the text of `tc -d qdisc show` instead")
-    found: list[Statement] = []
+    all_statements: list[Statement] = []
     passed_over: list[str] = []
     for line in _lines(text):
-        if found and _continues(found, line, known):
+        if all_statements and _continues(all_statements, line, vocabulary):
             continue
         statements = [_statement(part) for part in _commands(line)]
-        if all(part is None for part in statements) and not (found and COUNTERS.match(line)):
+        if all(part is None for part in statements) and not (
+            all_statements and COUNTERS.match(line)
+        ):
             passed_over.append(line)
         for statement in statements:
             if statement is None:
                 continue
             if statement.verb == "delete":
-                found = [other for other in found if not _below(other, statement)]
+                all_statements = [
+                    earlier for earlier in all_statements if not _below(earlier, statement)
+                ]
             elif statement.kind or statement.words:
-                found.append(statement)
-    if not found:
+                all_statements.append(statement)
+    if not all_statements:
         words = " ".join(_lines(text)).split()
-        if words and words[0] in known:
+        if words and words[0] in vocabulary:
             # `show` alone prints a number of packets as 1000p.
-            shown = any(re.fullmatch(r"\d+p", word) for word in words)
-            return Text([Statement(False, words[0], words[1:], shown)], [])
-    return Text(_merged(found), passed_over)
+            from_show = any(re.fullmatch(r"\d+p", word) for word in words)
+            return Text([Statement(False, words[0], words[1:], from_show)], [])
+    return Text(_merged(all_statements), passed_over)
 
 
 def _lines(text: str) -> list[str]:
@@ -282,7 +286,7 @@ def _placed(statement: Statement, word: str, values: list[str]) -> Statement:
 
 def _shown(is_class: bool, kind: str, handle: str, words: list[str]) -> Statement:
     """Return what a line of `tc qdisc show` or `tc class show` says."""
-    statement = Statement(is_class, kind, [], shown=True, id=_id(handle))
+    statement = Statement(is_class, kind, [], from_show=True, id=_id(handle))
     at = 0
     while at < len(words):
         word, value = words[at], words[at + 1] if at + 1 < len(words) else ""
@@ -314,42 +318,44 @@ def _stab(words: Sequence[str]) -> list[str]:
     return list(words[:size])
 
 
-def _continues(found: list[Statement], line: str, known: Mapping[str, Iterable[str]]) -> bool:
+def _continues(
+    statements: list[Statement], line: str, vocabulary: Mapping[str, Iterable[str]]
+) -> bool:
     """Take a line as the rest of the statement before it, if it is that.
 
     `tc -d qdisc show` prints the size table on a line of its own, and terminals and mails wrap long
     lines.
     """
-    words, last = line.split(), found[-1]
-    if last.shown and len(_stab(words)) == len(words) and len(words) >= 2:
-        found[-1] = replace(last, stab=words)
+    words, last = line.split(), statements[-1]
+    if last.from_show and len(_stab(words)) == len(words) and len(words) >= 2:
+        statements[-1] = replace(last, stab=words)
         return True
-    names = set(known.get(last.kind, ()))
+    names = set(vocabulary.get(last.kind, ()))
     # A value stands behind its word: no two values are in a row.
     are_values = [word not in names for word in words]
     rest = words[0] in names and not any(a and b for a, b in itertools.pairwise(are_values))
     if rest:
-        found[-1] = replace(last, words=[*last.words, *words])
-    elif last.shown and words[0] in STAB and not COUNTERS.match(line):
+        statements[-1] = replace(last, words=[*last.words, *words])
+    elif last.from_show and words[0] in STAB and not COUNTERS.match(line):
         raise unknown("stab", words[len(_stab(words))], STAB)
     return rest
 
 
-def _below(other: Statement, deleted: Statement) -> bool:
-    """Whether `tc qdisc del` takes a qdisc away: the root with all below it, or one place."""
-    if deleted.device and other.device and deleted.device != other.device:
+def _below(statement: Statement, deleted: Statement) -> bool:
+    """Return True if `tc qdisc del` removes a qdisc: the root with all below it, or one place."""
+    if deleted.device and statement.device and deleted.device != statement.device:
         return False
     if deleted.is_root:
-        return other.kind not in ("ingress", "clsact")
-    same = deleted.is_class == other.is_class
-    return same and deleted.parent == other.parent and deleted.id in (None, other.id)
+        return statement.kind not in ("ingress", "clsact")
+    same = deleted.is_class == statement.is_class
+    return same and deleted.parent == statement.parent and deleted.id in (None, statement.id)
 
 
 def _merged(statements: list[Statement]) -> list[Statement]:
     """Return the statements with what later commands replace or change in earlier ones."""
     merged: list[Statement] = []
     for statement in statements:
-        at = next((i for i, other in enumerate(merged) if _same_place(other, statement)), None)
+        at = next((i for i, earlier in enumerate(merged) if _same_place(earlier, statement)), None)
         if at is None or statement.verb not in ("replace", "change"):
             if statement != (merged[at] if at is not None else None):
                 merged.append(statement)
@@ -361,15 +367,15 @@ def _merged(statements: list[Statement]) -> list[Statement]:
     return merged
 
 
-def _same_place(one: Statement, other: Statement) -> bool:
-    """Whether two commands are about one qdisc or class."""
-    if one.is_class != other.is_class or one.device != other.device:
+def _same_place(first: Statement, second: Statement) -> bool:
+    """Return True if two commands are about one qdisc or class."""
+    if first.is_class != second.is_class or first.device != second.device:
         return False
-    if one.is_class:
-        return one.id is not None and one.id == other.id
-    if one.kind in ("ingress", "clsact") or other.kind in ("ingress", "clsact"):
-        return one.kind == other.kind
-    return one.is_root == other.is_root and one.parent == other.parent
+    if first.is_class:
+        return first.id is not None and first.id == second.id
+    if first.kind in ("ingress", "clsact") or second.kind in ("ingress", "clsact"):
+        return first.kind == second.kind
+    return first.is_root == second.is_root and first.parent == second.parent
 
 
 def seconds(about: str, text: str) -> float:

@@ -162,7 +162,7 @@ class Store(Segments):
                 except DamagedFileError as damage:
                     set_aside(self.place, damage)
                     continue
-                arrays = [{each.name: each[i] for each in table} for i in range(table.height)]
+                arrays = [{column.name: column[i] for column in table} for i in range(table.height)]
             runs[key] = self._run(key, of_run, arrays)
         return runs
 

@@ -98,7 +98,7 @@ def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
 
 @again
 def _row_bytes(store: Store) -> float:
-    """Of a stored row; 0 where there is none."""
+    """Return the mean size of a stored row; 0 where there is none."""
     count = store.count()
     return sum(store.segments().values()) / count if count else 0.0
 

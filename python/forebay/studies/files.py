@@ -63,9 +63,9 @@ def write(
     traffic = study.traffic()
     shared: dict[str, Content] = {} if traffic.is_empty() else {TRAFFIC: traffic}
     if differences := study.differences(metrics):
-        shown = tables.differences_table(differences, {})
+        table = tables.differences_table(differences, {})
         shared[DIFFERENCES_CSV] = tables.differences_frame(differences, {})
-        shared[DIFFERENCES_TEX] = tables.latex(shown, tables.DIFFERENCES_NOTE)
+        shared[DIFFERENCES_TEX] = tables.latex(table, tables.DIFFERENCES_NOTE)
     files = {FRAME: contents.getvalue(), CSV: frame, FACTS: facts, **shared}
     publish(out, files, replaces=[TRAFFIC, DIFFERENCES_CSV, DIFFERENCES_TEX])
     written = [out / name for name in (FRAME, CSV, *shared)]

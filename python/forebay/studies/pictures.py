@@ -36,7 +36,7 @@ def title(study: Study, key: str) -> str:
 
 def _texts(study: Study, key: str, values: pl.Series) -> list[str]:
     scale = SCALES.get(study.points.unit(key), ("", 1.0))[1]
-    return [one if isinstance(one, str) else in_figures(one * scale) for one in values]
+    return [value if isinstance(value, str) else in_figures(value * scale) for value in values]
 
 
 @styled

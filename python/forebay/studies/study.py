@@ -228,8 +228,8 @@ class Study:
     def differences(self, metrics: str | Sequence[str] = ()) -> list[LawDifference]:
         """Return the difference of every pair of laws over the whole study in the metrics of
         `means`, those beyond chance first. Raises `ScenarioError`."""
-        shown = list(dict.fromkeys(name for name, _ in self.means(metrics)))
-        return self.table(*shown).differences(shown)
+        names = list(dict.fromkeys(name for name, _ in self.means(metrics)))
+        return self.table(*names).differences(names)
 
     @cached_property
     def _looked_at(self) -> PointsPart | None:
@@ -274,8 +274,8 @@ class Study:
         # A law that is designed at each point has the gains that a design would give it.
         designed = self.points.gains.laws
         findings = [
-            (replace(one, command="") if one.law in designed else one, count)
-            for one, count in steady_state.warnings(self.measured)
+            (replace(finding, command="") if finding.law in designed else finding, count)
+            for finding, count in steady_state.warnings(self.measured)
         ]
         return descriptions.in_words(findings, dict(enumerate(points)), looked_at)
 

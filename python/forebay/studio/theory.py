@@ -201,8 +201,10 @@ def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
         try:
             # The file's seeds are for packets; one run of the fluid is one curve.
             engine = Fluid(sawtooth)
-            read = experiment.read(text.decode(), sets=with_windows(()), seeds=1, engine=engine)
-            (trace,) = Traces(whole_result(read))
+            fluid_experiment = experiment.read(
+                text.decode(), sets=with_windows(()), seeds=1, engine=engine
+            )
+            (trace,) = Traces(whole_result(fluid_experiment))
         except ScenarioError as error:
             found[side] = {"reason": plain(error, experiment.NO_FILE)}
             continue

@@ -83,10 +83,10 @@ def planned(
     laws = quantities.listed(laws)
     chosen = list(registries.laws()) if laws == [ALL] else laws or settings.laws
     at = settings.link if link is None else scenarios.link(link)
-    read = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
+    loaded_laws = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
     by, files = engines.named(engine), settings.scenarios(quantities.listed(only))
-    made = scenarios.plan(settings, files, read, at, seeds, sets, by)
-    return PlannedSuite(settings, at, made)
+    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, sets, by)
+    return PlannedSuite(settings, at, planned_scenarios)
 
 
 def suite(

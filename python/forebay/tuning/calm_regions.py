@@ -338,11 +338,11 @@ def deviations(one: Placed, k_p: Floats, k_i: Floats) -> tuple[Floats, Floats]:
 
 def region_of(law: str, ranges: Ranges) -> Region | None:
     """None for a law that is no PI."""
-    found = candidates.space(law, ranges)
+    search_space = candidates.space(law, ranges)
     form = pi_forms.pi_law(law)
-    if found is None or form is None:
+    if search_space is None or form is None:
         return None
-    return Region(law, (), found.native, ranges, form, fixed=found.fixed)
+    return Region(law, (), search_space.native, ranges, form, fixed=search_space.fixed)
 
 
 def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:

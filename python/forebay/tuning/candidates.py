@@ -224,12 +224,12 @@ def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
         return []
     entry = registries.parameter(law, key)
     assert entry is not None
-    made = []
+    candidates = []
     for share in TARGET_SHARES:
         text = _scaled(entry["default_text"], share)
         params = ((key, text), *fixed(law, ranges))
-        made.append(with_model(Candidate(law, f"{law} at {text}", params, "listed"), ranges))
-    return made
+        candidates.append(with_model(Candidate(law, f"{law} at {text}", params, "listed"), ranges))
+    return candidates
 
 
 def _scaled(quantity: str, share: float) -> str:

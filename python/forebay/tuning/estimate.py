@@ -27,7 +27,7 @@ SEARCHES, SCREENING, MOVING, TEST, INSIDE = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a tuning will do, and about how long it takes on this machine.
+    """The work of a tuning, and about how long it takes on this machine.
 
     Attributes
     ----------
@@ -77,16 +77,18 @@ def estimate(
         Seeds of the test.
     """
     search_s = _searches_s(ranges, tasks)
-    run_s = _run_s(ranges, [one for one in screened if one.origin == "default"], cores)
+    run_s = _run_s(
+        ranges, [candidate for candidate in screened if candidate.origin == "default"], cores
+    )
     places = len(ranges.places)
     number = {
         SCREENING: (len(screened) + len(tasks)) * places * check.SCREENING_SEEDS,
         MOVING: MOVED * places * check.SCREENING_SEEDS,
-        TEST: (1 + sum(one.origin == "default" for one in screened)) * places * seeds,
+        TEST: (1 + sum(candidate.origin == "default" for candidate in screened)) * places * seeds,
     }
     stages_s = {stage: runs * run_s / cores for stage, runs in number.items()}
     stages_s[SEARCHES] = sum(search_s) / min(cores, len(search_s)) if search_s else 0.0
-    laws = len({one.law for one in screened})
+    laws = len({candidate.law for candidate in screened})
     return Estimate(
         laws, len(tasks), sum(number.values()), check.duration_s(ranges), cores, run_s, stages_s
     )
@@ -120,11 +122,11 @@ def _evaluations(law: str, ranges: Ranges) -> int:
     return points * (gain_search.GENERATIONS + 1)
 
 
-def _run_s(ranges: Ranges, tried: Sequence[Candidate], cores: int) -> float:
+def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
     """Return the time of a core for a run: some are begun at the corners, and given up."""
     from forebay.runs.experiment import Experiment
 
-    text = check.scenario(tried, ranges, "")
+    text = check.scenario(defaults, ranges, "")
     plan = check.plan(text, "check.toml", ranges, 1)
     experiment = Experiment(plan, "check.toml", text, "")
     every = {(p, law, 1) for p in range(len(plan.points)) for law in range(len(plan.laws))}
@@ -149,12 +151,12 @@ class Course:
     passed_s: float = 0.0
     began_s: float = field(default_factory=time.monotonic)
 
-    def stage(self, what: str, expected_s: float | None = None) -> Callable[[Progress], None]:
+    def stage(self, name: str, expected_s: float | None = None) -> Callable[[Progress], None]:
         """Begin a stage, and return what hears of its progress.
 
         expected_s: how long it is likely to take, where more is known of it now.
         """
-        ahead_s = self.ahead_s.pop(what, 0.0)
+        ahead_s = self.ahead_s.pop(name, 0.0)
         stage_s = ahead_s if expected_s is None else expected_s
         before_s = self.passed_s
         self.passed_s += stage_s
@@ -163,6 +165,6 @@ class Course:
         def hear(now: Progress) -> None:
             fraction = (before_s + stage_s * now.fraction) / total_s
             elapsed_s = time.monotonic() - self.began_s
-            self.watch(what, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
+            self.watch(name, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
 
         return hear

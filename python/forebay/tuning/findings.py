@@ -151,9 +151,15 @@ def _keeps_margins(candidate: Candidate) -> bool | None:
 
 def _untested(tuning: TuningState) -> list[str]:
     """Return the laws with their usual parameters that give up too much goodput to be tested."""
-    tested = {one.candidate.label for one in tuning.tested}
-    usual = [one.candidate for one in tuning.screened if one.candidate.origin == "default"]
-    return list(dict.fromkeys(one.law for one in usual if tested and one.label not in tested))
+    tested = {checked.candidate.label for checked in tuning.tested}
+    usual = [
+        checked.candidate for checked in tuning.screened if checked.candidate.origin == "default"
+    ]
+    return list(
+        dict.fromkeys(
+            candidate.law for candidate in usual if tested and candidate.label not in tested
+        )
+    )
 
 
 def _candidate(one: Checked, tuning: TuningState) -> Findings:

@@ -60,7 +60,7 @@ def scenarios(tuning: TuningState) -> dict[str, str]:
         return {}
     law, ranges = tuning.chosen.candidate.law, tuning.ranges
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
-    finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
+    finalists = [chosen, *(finalist.candidate for finalist in tuning.tested[1:])]
     title = f"{law}, tuned"
     beside = f"{title}, beside {tuning.reference}"
     return {

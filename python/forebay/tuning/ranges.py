@@ -68,12 +68,12 @@ class Condition:
 
     def __str__(self) -> str:
         ends = [self.before or self, self]
-        rates = dict.fromkeys(in_figures(1e-6 * one.rate_bps, 4) for one in ends)
+        rates = dict.fromkeys(in_figures(1e-6 * end.rate_bps, 4) for end in ends)
         rate = f"{' to '.join(rates)}\N{NO-BREAK SPACE}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
-        each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
-        rtt = "/".join(in_figures(1e3 * one, 4) for one in each) + "\N{NO-BREAK SPACE}ms"
-        counts = " to ".join(dict.fromkeys(str(one.flows) for one in ends))
+        rtts_s = dict.fromkeys(flow_class.rtt_s for flow_class in self.classes) or [self.rtt_s]
+        rtt = "/".join(in_figures(1e3 * rtt_s, 4) for rtt_s in rtts_s) + "\N{NO-BREAK SPACE}ms"
+        counts = " to ".join(dict.fromkeys(str(end.flows) for end in ends))
         return f"{rate}, {rtt}, {counts}\N{NO-BREAK SPACE}flow{'s' if counts != '1' else ''}"
 
 

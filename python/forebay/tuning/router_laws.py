@@ -40,9 +40,9 @@ def stock_params(law: str, ranges: Ranges) -> Params | None:
         Such as ``gentle = false`` of RED; None for a law that is no qdisc of Linux.
     """
     switches = [
-        (one["name"], str(not one["default"]).lower())
-        for one in registries.law(law)["params"]
-        if isinstance(one["default"], bool)
+        (entry["name"], str(not entry["default"]).lower())
+        for entry in registries.law(law)["params"]
+        if isinstance(entry["default"], bool)
     ]
     for count in range(len(switches) + 1):
         for params in itertools.combinations(switches, count):
@@ -93,10 +93,10 @@ def as_installed(law: str, params: Params, ranges: Ranges) -> Params:
         if ranges.router == "attach" and can_attach(law, params, ranges):
             return params
         raise ScenarioError(f"{law}: not in this router, which has {CHOICES[ranges.router]}")
-    taken = {key: value for key, _, value in words.rounded if key != "buffer"}
-    given = [(name, taken.pop(name, value)) for name, value in params]
+    rounded = {key: value for key, _, value in words.rounded if key != "buffer"}
+    adjusted = [(name, rounded.pop(name, value)) for name, value in params]
     # Defaults of the law that lie between two steps are rounded, too.
-    return (*given, *taken.items())
+    return (*adjusted, *rounded.items())
 
 
 def attach_line(law: str, params: Sequence[tuple[str, str]], ranges: Ranges) -> str | None:

@@ -85,7 +85,7 @@ class TuningState:
 
     @property
     def reference(self) -> str:
-        """What the laws beside the choice have, in words."""
+        """The parameters of the laws that the choice is compared with, in words."""
         return "the defaults of a router" if self.ranges.router else REFERENCES[self.gains]
 
     def against(self) -> list[Against]:

@@ -188,8 +188,8 @@ def tune(
     if watch is not None:
         _Search(tuning, threads, Course(watch), store, announce).run(seeds)
         return tuning
-    with progress.stages(only_on_terminal=True) as shown:
-        _Search(tuning, threads, Course(shown), store, announce).run(seeds)
+    with progress.stages(only_on_terminal=True) as stages:
+        _Search(tuning, threads, Course(stages), store, announce).run(seeds)
     if tuning.interrupted or tuning.faults:
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
@@ -254,15 +254,15 @@ class _Search:
         unsearched = self._runnable(
             [
                 *map(self._reference, self._names),
-                *(one for law in self._names for one in self._settings(law)),
+                *(candidate for law in self._names for candidate in self._settings(law)),
             ]
         )
         self._estimate(tasks, unsearched, seeds)
         self._search(tasks)
         if tuning.interrupted:
             return
-        wanted = distinct([*unsearched, *self._runnable(tuning.searched)])
-        self._screen(wanted, SCREENING)
+        candidates = distinct([*unsearched, *self._runnable(tuning.searched)])
+        self._screen(candidates, SCREENING)
         for _ in range(ROUNDS):
             if not self._move_set_points():
                 break
@@ -292,14 +292,14 @@ class _Search:
         tuning = self.tuning
         assert tuning.chosen is not None
         always = (registries.baseline()["name"], tuning.chosen.candidate.law)
-        usual = [one for one in tuning.screened if one.candidate.origin == "default"]
+        usual = [checked for checked in tuning.screened if checked.candidate.origin == "default"]
         least = 1 - tuning.goal.give_up
         return [
-            one.candidate
-            for one in usual
-            if one.candidate.law in always
+            checked.candidate
+            for checked in usual
+            if checked.candidate.law in always
             or not tuning.meets_goal
-            or _goodput(one, tuning) >= least
+            or _goodput(checked, tuning) >= least
         ]
 
     def _settings(self, law: str) -> list[Candidate]:
@@ -309,7 +309,7 @@ class _Search:
         return [*known.listed(law, ranges), *more]
 
     def _reference(self, law: str) -> Candidate:
-        """What the choice is tested beside."""
+        """Return a law with the parameters with which the choice is compared."""
         if self.tuning.ranges.router:
             return known.stock(law, self.tuning.ranges)
         if self.tuning.gains == "paper":
@@ -323,23 +323,23 @@ class _Search:
     def _search(self, tasks: Sequence[tuple[str, str]]) -> None:
         """Search the gains of every law that has a model."""
         tuning = self.tuning
-        ended: dict[int, Candidate] = {}
+        candidates: dict[int, Candidate] = {}
         start, watch = time.monotonic(), self.course.stage(SEARCHES)
         try:
             searched = search_all(tasks, tuning.ranges, tuning.seed, self.threads, self.store)
             with closing(searched) as searches:
                 for number, candidate in searches:
-                    ended[number] = candidate
-                    done, elapsed_s = len(ended), time.monotonic() - start
+                    candidates[number] = candidate
+                    done, elapsed_s = len(candidates), time.monotonic() - start
                     watch(Progress(done / len(tasks), done, len(tasks), elapsed_s))
         except KeyboardInterrupt:
             tuning.interrupted = True
-        tuning.searched = [ended[number] for number in sorted(ended)]
+        tuning.searched = [candidates[number] for number in sorted(candidates)]
 
-    def _runnable(self, wanted: Sequence[Candidate]) -> list[Candidate]:
+    def _runnable(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that take their parameters here; the others are left out, with the reason."""
         ranges, able = self.tuning.ranges, []
-        for candidate in wanted:
+        for candidate in candidates:
             try:
                 installed = known.as_installed(candidate, ranges)
                 why = runnable(installed, ranges)
@@ -352,13 +352,13 @@ class _Search:
         return able
 
     def _check(
-        self, wanted: Sequence[Candidate], seeds: int, what: str, ranges: Ranges | None = None
+        self, candidates: Sequence[Candidate], seeds: int, stage: str, ranges: Ranges | None = None
     ) -> Check:
-        there = ranges or self.tuning.ranges
-        runs = len(wanted) * len(there.places) * seeds
+        tested_ranges = ranges or self.tuning.ranges
+        runs = len(candidates) * len(tested_ranges.places) * seeds
         expected_s = runs * self.run_s / (self.threads or execution.cores())
-        watch = self.course.stage(what, expected_s)
-        done = check(wanted, there, seeds, self.threads, watch, self.store)
+        watch = self.course.stage(stage, expected_s)
+        done = check(candidates, tested_ranges, seeds, self.threads, watch, self.store)
         self.tuning.interrupted = self.tuning.interrupted or done.interrupted
         self.tuning.faults += done.faults
         return done
@@ -419,13 +419,13 @@ class _Search:
             self.tuning.inside = tight, done.checked[0]
 
 
-def distinct(wanted: Sequence[Candidate]) -> list[Candidate]:
+def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates without those that have a law and parameters of an earlier one.
 
     Rounded to the steps of a router, several may be the same.
     """
     first: dict[tuple[str, Params], Candidate] = {}
-    for candidate in wanted:
+    for candidate in candidates:
         first.setdefault((candidate.law, candidate.params), candidate)
     return list(first.values())
 
@@ -524,25 +524,25 @@ def _choose(tuning: TuningState) -> None:
     """
     if not tuning.screened:
         return
-    goodput = np.array([np.nanmean(one.goodput, axis=1) for one in tuning.screened])
+    goodput = np.array([np.nanmean(checked.goodput, axis=1) for checked in tuning.screened])
     # In-order goodput can pass the rate for a while, when a hole in the sequence is filled.
     tuning.best = np.minimum(1.0, goodput.max(axis=0))
     # Whoever sets up a router may leave a law as it is.
     origins = ("tuned", "listed", *(["default"] if tuning.ranges.router else []))
-    tuned = [one for one in tuning.screened if one.candidate.origin in origins]
-    able = [one for one in tuned if _may_be_chosen(one.candidate)] or tuned
+    tuned = [checked for checked in tuning.screened if checked.candidate.origin in origins]
+    able = [checked for checked in tuned if _may_be_chosen(checked.candidate)] or tuned
     if not able:
         return
     least = 1 - tuning.goal.give_up
     room = _chance(able) / tuning.best
-    enough = [one for one in able if (one.relative(tuning.best) - room).min() >= least]
+    enough = [checked for checked in able if (checked.relative(tuning.best) - room).min() >= least]
     tuning.sure = bool(enough)
-    enough = enough or [one for one in able if _goodput(one, tuning) >= least]
+    enough = enough or [checked for checked in able if _goodput(checked, tuning) >= least]
     tuning.meets_goal = bool(enough)
     if enough:
-        tuning.chosen = min(enough, key=lambda one: one.number_of(tuning.goal))
+        tuning.chosen = min(enough, key=lambda checked: checked.number_of(tuning.goal))
     else:
-        tuning.chosen = max(able, key=lambda one: _goodput(one, tuning))
+        tuning.chosen = max(able, key=lambda checked: _goodput(checked, tuning))
 
 
 def _may_be_chosen(candidate: Candidate) -> bool:

@@ -182,12 +182,12 @@ class Row:
         """Of the share of packets dropped or marked."""
         tested, reference = (side.signal_rates for side in self.sides)
         mean, _ = statistics.mean_and_interval(reference)
-        found = statistics.difference_and_interval(reference, tested)
+        difference = statistics.difference_and_interval(reference, tested)
         if min(len(tested), len(reference)) > 1 and not any([*tested, *reference]):
             # Not one signal in any of several runs on either side.
-            found = 0.0, 0.0
-        text = f"loss {100 * found[0] / mean:+.0f} %" if mean else "no loss"
-        return Difference("loss", mean, *found, SIGNAL_SHARE * mean, 100, text)
+            difference = 0.0, 0.0
+        text = f"loss {100 * difference[0] / mean:+.0f} %" if mean else "no loss"
+        return Difference("loss", mean, *difference, SIGNAL_SHARE * mean, 100, text)
 
     @property
     def differences(self) -> list[Difference]:

@@ -87,12 +87,12 @@ def validate(
             f"{', '.join(known.NAMES)}"
         )
 
-    def read(one: Source, engine: Engine) -> Experiment:
-        wanted = repeats if engine.name == REAL else seeds
-        return experiment.read(one, laws=laws, sets=sets, seeds=wanted, engine=engine)
+    def read(source: Source, engine: Engine) -> Experiment:
+        count = repeats if engine.name == REAL else seeds
+        return experiment.read(source, laws=laws, sets=sets, seeds=count, engine=engine)
 
     experiments = [
-        [read(one, engine) for engine in made_by] for one in quantities.listed(scenarios)
+        [read(source, engine) for engine in made_by] for source in quantities.listed(scenarios)
     ]
     made = Validation(
         SIDES.get(engines[-1], engines[-1]),

@@ -167,58 +167,60 @@ def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     return replace(found, gains=values, notes=[note], published=made.published)
 
 
-def within_linux(made: Design, given: Mapping[str, str]) -> Design:
+def within_linux(design: Design, settings: Mapping[str, str]) -> Design:
     """Return a robust design whose gains Linux's qdisc of the law can have, where there is one.
 
     The design itself is returned where Linux has no such qdisc, where its gains are within the
     qdisc's range, where gains or goals were given by hand, and where no robust design is in range.
     """
-    if made.loop is None or any(key in given for key in _rules_keys(made)):
-        return made
-    beyond = _beyond_linux(made)
-    model = made.model()
+    if design.loop is None or any(key in settings for key in _rules_keys(design)):
+        return design
+    beyond = _beyond_linux(design)
+    model = design.model()
     goals = {name: value for name, value, _ in model.goals}
     goal = model.slowed_by
     if beyond is None or goal not in goals:
-        return made
+        return design
     try:
         usual = float(goals[goal])
     except ValueError:
-        return made
+        return design
     # As robust as the rule's own design, at least.
-    most = max(CALM, peak_of(made))
-    if not math.isfinite(most):
-        return made
+    largest_peak = max(CALM, peak_of(design))
+    if not math.isfinite(largest_peak):
+        return design
     for factor in sorted((*LESS, *MORE), key=lambda factor: abs(math.log(factor))):
         value = f"{factor * usual:.3g}"
         try:
-            other = design_once(made.law, made.link, {**given, **_interval(made), goal: value})
+            variant = design_once(
+                design.law, design.link, {**settings, **_interval(design), goal: value}
+            )
         except ScenarioError:
             continue
-        if peak_of(other, most) <= most and _beyond_linux(other) is None:
+        if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:
             note = (
                 f"The rule's own goal, {goal} = {goals[goal]}, gives {beyond}, which Linux's "
-                f"{made.law} cannot have; {goal} = {value} gives gains that it can."
+                f"{design.law} cannot have; {goal} = {value} gives gains that it can."
             )
-            return replace(other, notes=[note, *other.notes], published=made.published)
-    return made
+            return replace(variant, notes=[note, *variant.notes], published=design.published)
+    return design
 
 
-def _beyond_linux(made: Design) -> str | None:
+def _beyond_linux(design: Design) -> str | None:
     """Return the first gain that is outside of the range of Linux's qdisc, as "beta = 3.1"."""
-    buffer_pkts = max(1, round(made.link.buffer_pkts))
-    link = made.link
+    buffer_pkts = max(1, round(design.link.buffer_pkts))
+    link = design.link
     try:
         router.settings(
-            made.law,
-            made.params,
+            design.law,
+            design.params,
             rate_bps=link.rate_bps,
             packet_bytes=link.packet_bytes,
             buffer_pkts=buffer_pkts,
         )
     except ScenarioError as error:
-        params = dict(made.params)
-        for name in made.gain_params:
+        params = dict(design.params)
+        for name in design.gain_params:
             if f" {name}: " in f" {error}":
                 return f"{name} = {params[name]}"
     return None

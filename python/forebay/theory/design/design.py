@@ -54,19 +54,19 @@ def design(
     `ScenarioError` for a law, quantity or parameter that is wrong, for a law that has neither a
     design rule nor a linear model, and where no goal of a rule makes a stable loop.
     """
-    given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
-    target = _one_target(target, given.pop("target", None))
+    settings = {key: quantities.plain(value) for key, value in (sets or {}).items()}
+    target = _one_target(target, settings.pop("target", None))
     if measured_law.is_python(law):
         link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
-        return measured_law.design(law, link, given, target)
+        return measured_law.design(law, link, settings, target)
     assert isinstance(law, str)
     link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
-    made = calmer_settings.design_at_fitting_interval(law, link, given)
-    if made.loop is None:
-        return calmer_settings.stable_rates(made, given)
-    made = calmer_settings.with_interval(made, given)
-    made = replace(made, advice=calmer_settings.calmer_setting(made, given))
-    return calmer_settings.within_linux(calmer_settings.stable(made, given), given)
+    rule_design = calmer_settings.design_at_fitting_interval(law, link, settings)
+    if rule_design.loop is None:
+        return calmer_settings.stable_rates(rule_design, settings)
+    rule_design = calmer_settings.with_interval(rule_design, settings)
+    rule_design = replace(rule_design, advice=calmer_settings.calmer_setting(rule_design, settings))
+    return calmer_settings.within_linux(calmer_settings.stable(rule_design, settings), settings)
 
 
 def _one_target(option: str | None, param: str | None) -> str | None:

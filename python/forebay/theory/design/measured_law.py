@@ -131,7 +131,7 @@ class DrivenLaw:
 
 
 def design(
-    law: str | Prototype, link: LoadedLink, given: dict[str, Any], target: str | None
+    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
 ) -> Design:
     """Return a Python law with its parameters on a link, with its measured loop.
 
@@ -140,34 +140,34 @@ def design(
     ScenarioError
         If the law cannot be read, or has no linear model there.
     """
-    bench, driven, params = _read(law, link, given, target)
+    bench, driven, params = _read(law, link, settings, target)
     plant = _flows_on(link)
-    there, notes = equilibrium(bench, driven, plant)
+    operating_point, notes = equilibrium(bench, driven, plant)
     if target is None:
-        link = replace(link, target_pkts=there.model["queue_pkts"])
+        link = replace(link, target_pkts=operating_point.model["queue_pkts"])
     return MeasuredDesign(
         bench.name,
         link,
         {},
         params,
         notes,
-        there.point,
-        plant.loop(there),
-        senders=plant.mixed_senders(there),
+        operating_point.point,
+        plant.loop(operating_point),
+        senders=plant.mixed_senders(operating_point),
         named=_absolute(law) if isinstance(law, str) else bench.name,
     )
 
 
 def _read(
-    law: str | Prototype, link: LoadedLink, given: dict[str, Any], target: str | None
+    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
 ) -> tuple[Bench, DrivenLaw, list[tuple[str, str]]]:
     """Return a law with its parameters on a link, with those parameters as texts."""
     prototype = python_laws.load(law) if isinstance(law, str) else law
     assert not isinstance(prototype, str)
     described = python_laws.brought(prototype)
     if target is not None and any(param.name == "target" for param in described.params):
-        given = {"target": target, **given}
-    values, params = _values(described, given)
+        settings = {"target": target, **settings}
+    values, params = _values(described, settings)
     driven = DrivenLaw(_made(prototype, values))
     bench = Bench(described.label, link, _interval_s(described.label, driven.law))
     return bench, driven, params
@@ -220,7 +220,7 @@ def common_model(
     links: Sequence[LoadedLink],
     rtts_s: Sequence[float],
     flows: tuple[float, float],
-    given: dict[str, Any],
+    settings: dict[str, Any],
 ) -> LinearModel:
     """Return the measured model of a law whose model does not depend on link and load.
 
@@ -235,13 +235,13 @@ def common_model(
     refusals: list[ScenarioError] = []
     for link, rtt_s in ((links[0], rtts_s[0]), (links[-1], rtts_s[-1])):
         for number in flows:
-            bench, driven, _ = _read(law, link.with_load(number, rtt_s), given, None)
+            bench, driven, _ = _read(law, link.with_load(number, rtt_s), settings, None)
             try:
-                there, _ = equilibrium(bench, driven, _flows_on(bench.link))
+                operating_point, _ = equilibrium(bench, driven, _flows_on(bench.link))
             except ScenarioError as error:
                 refusals.append(error)
             else:
-                models.append(there.model)
+                models.append(operating_point.model)
     if not models:
         raise refusals[0]
     if not all(_alike(model, models[0]) for model in models):
@@ -253,14 +253,14 @@ def common_model(
     return models[0]
 
 
-def _alike(model: LinearModel, other: LinearModel) -> bool:
+def _alike(model: LinearModel, reference: LinearModel) -> bool:
     """Return True for two models with one equilibrium queue and one controller."""
-    ours, theirs = model["sampled"], other["sampled"]
+    ours, theirs = model["sampled"], reference["sampled"]
     assert ours is not None
     assert theirs is not None
     if len(ours[1]) != len(theirs[1]):
         return False
-    pairs = [(model["queue_pkts"], other["queue_pkts"]), *zip(ours[1], theirs[1], strict=True)]
+    pairs = [(model["queue_pkts"], reference["queue_pkts"]), *zip(ours[1], theirs[1], strict=True)]
     return all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in pairs)
 
 
@@ -382,8 +382,8 @@ def _at_rest(
 def _drift(bench: Bench, law: DrivenLaw, queue_pkts: float) -> float:
     """Return the change of the probability in one sample at a constant queue, after the first
     ones."""
-    seen = bench.samples(law.copied(), np.full(2 * DRIFTING, queue_pkts))
-    return float(seen[-1] - seen[DRIFTING - 1]) / DRIFTING
+    response = bench.samples(law.copied(), np.full(2 * DRIFTING, queue_pkts))
+    return float(response[-1] - response[DRIFTING - 1]) / DRIFTING
 
 
 def _integral_at_rest(
@@ -403,12 +403,12 @@ def _integral_at_rest(
             break
         low, high = (low, middle) if _drift(bench, law, middle) > 0 else (middle, high)
     rest_pkts = 0.5 * (low + high)
-    wanted = needed(rest_pkts)
+    probability = needed(rest_pkts)
     away = queue_pkts - rest_pkts
     for _ in range(20):
-        seen = bench.samples(law, np.full(DRIFTING, rest_pkts))
-        missing = wanted - float(seen[-1])
-        if abs(missing) < 1e-3 * wanted:
+        response = bench.samples(law, np.full(DRIFTING, rest_pkts))
+        missing = probability - float(response[-1])
+        if abs(missing) < 1e-3 * probability:
             return rest_pkts, law
         # As long at this distance from the rest as the integral needs.
         aside = rest_pkts + math.copysign(max(away, 1e-3 * rest_pkts), missing)
@@ -492,9 +492,9 @@ def _error(
     for periods in PERIODS:
         turns = np.sin(2 * math.pi * periods * samples / SINES)
         deviation = min(DEVIATIONS) * max(queue_pkts, 1.0) * turns
-        seen = bench.samples(rest.copied(), constant + deviation) - middle
+        response = bench.samples(rest.copied(), constant + deviation) - middle
         expected = _filtered(np.array(numerator), np.array(denominator), deviation)
-        worst = max(worst, float(np.linalg.norm(seen - expected) / np.linalg.norm(expected)))
+        worst = max(worst, float(np.linalg.norm(response - expected) / np.linalg.norm(expected)))
     return worst
 
 
@@ -525,7 +525,7 @@ def _proportional(numerator: list[float], denominator: list[float], integrates: 
 
 
 def _values(
-    described: python_laws.Described, given: dict[str, Any]
+    described: python_laws.Described, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the law's parameters as it takes them, and as a scenario writes them.
 
@@ -535,7 +535,7 @@ def _values(
         If a parameter is unknown or missing, or its value is no quantity of its unit.
     """
     names = [param.name for param in described.params]
-    for name in given:
+    for name in settings:
         if name not in names:
             raise ScenarioError(
                 f"{described.label}: {name} is no parameter of this law; it has "
@@ -544,7 +544,7 @@ def _values(
     values: dict[str, Any] = {}
     texts: list[tuple[str, str]] = []
     for param in described.params:
-        value = given.get(param.name, param.default)
+        value = settings.get(param.name, param.default)
         if value is None:
             raise ScenarioError(f"{described.label}: {param.name} must be given")
         values[param.name] = _value(described.label, param, value)
