@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ from forebay.runs import descriptions, execution, experiment
 from forebay.runs.engine import PACKETS, Extras, Key, Planned, RunningBatch
 from forebay.runs.experiment_runs import Runs
 from forebay.store import choice, rows
+from forebay.store.place import sealed_name
 
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 ONE_POINT = SCENARIO.partition("[sweep]")[0]
@@ -279,8 +281,12 @@ def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
     read = experiment.read(SCENARIO, sets=SHORT, seeds=1)
     execution.execute(read, 2, store=store)
     (name,) = store.segments()
-    file = tmp_path / "store" / name
-    pl.read_parquet(file).drop("engine").write_parquet(file)
+    older = io.BytesIO()
+    pl.read_parquet(tmp_path / "store" / name).drop("engine").write_parquet(older)
+    store.place.remove(name)
+    store.place.write(
+        sealed_name(f"runs/{store.version}/older", older.getvalue()), older.getvalue()
+    )
     longer = experiment.read(SCENARIO, sets=SHORT, seeds=2)
     assert execution.execute(longer, 2, store=store).found == 4
     # Files with and without the column beside each other.

@@ -70,8 +70,10 @@ PATH = ["R2", "R3", "R4", "R5"]
 def of_tcp(path: list[str]) -> str:
     """Long flows along a path, and short ones over the first link."""
     long = {"path": path} if path else {}
-    return table("traffic", kind="ftp", label="long", flows=20, rtt="60ms", **long) + table(
-        "traffic", kind="ftp", label="short", flows=5, rtt="40ms", path=["R2", "R3"]
+    return table(
+        "traffic", kind="ftp", label="long", flows=20, rtt="60ms", start="0s", **long
+    ) + table(
+        "traffic", kind="ftp", label="short", flows=5, rtt="40ms", path=["R2", "R3"], start="0s"
     )
 
 
@@ -182,7 +184,10 @@ def test_the_command_line_shows_the_links(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_acks_wait_where_a_link_goes_their_way(tmp_path: Path) -> None:
-    own = '[[traffic]]\nkind = "ftp"\nlabel = "up"\nflows = 5\npath = ["R3", "R2"]\nrtt = "40ms"\n'
+    own = (
+        '[[traffic]]\nkind = "ftp"\nlabel = "up"\nflows = 5\npath = ["R3", "R2"]\nrtt = "40ms"\n'
+        'start = "0s"\n'
+    )
     flows = of_tcp(PATH[:2])
     path = write(tmp_path, HEAD + MAIN + BACK + flows + PI)
     alone = forebay.run(path, seeds=1).runs[0]

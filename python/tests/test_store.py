@@ -320,7 +320,7 @@ def test_a_full_disk_is_one_line_and_the_store_stays_sound(
         text=True,
         check=False,
     )
-    assert "small/store: No space left on device" in done.stderr
+    assert "small/store: the disk is full (No space left on device)" in done.stderr
     assert "Traceback" not in done.stderr
     # What was written before is there, and nothing that is not whole.
     assert "(present)" in done.stdout
@@ -330,7 +330,7 @@ def test_a_full_disk_is_one_line_and_the_store_stays_sound(
 
 def test_an_address_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(ScenarioError, match=r"forebay\[remote\]"):
+    with pytest.raises(ScenarioError, match="pip install fsspec"):
         choice.at("memory://runs")
 
 

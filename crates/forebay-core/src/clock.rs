@@ -215,7 +215,7 @@ mod tests {
         for spec in LAWS {
             for now in [Time::ZERO + YEAR, TODAY, Time::MAX] {
                 for q in queues(now) {
-                    let mut law = spec.build(&[], &site()).unwrap();
+                    let mut law = spec.build(&[], &site(), 1).unwrap();
                     for end in [now, now + YEAR, now + YEAR, Time::MAX] {
                         let ticks = counted(|| law.handle_timeout(end, &q));
                         assert!(ticks <= MOST_OF_A_LAW, "{} {end}: {ticks}", spec.kind);
@@ -232,7 +232,7 @@ mod tests {
 
     /// Some packets have come and gone before.
     fn used(spec: &crate::LawSpec, packets: u32) -> Box<dyn Law> {
-        let mut law = spec.build(&[], &site()).unwrap();
+        let mut law = spec.build(&[], &site(), 1).unwrap();
         let mut rng = Rng::new(1, "clock");
         for ms in 0..2000 {
             let now = Time::ZERO + Span::from_millis(ms);
@@ -286,7 +286,7 @@ mod tests {
         };
         for queue in DISCIPLINES {
             for law in LAWS {
-                let make = move |site: &crate::Site| law.build(&[], site);
+                let make = move |site: &crate::Site, seed| law.build(&[], site, seed);
                 let laws = LawFactory::new(Arc::new(make), 1, "law");
                 let choice = QueueChoice {
                     spec: queue,

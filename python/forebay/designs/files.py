@@ -9,6 +9,7 @@ from forebay.base import words
 from forebay.base.publication import publish
 from forebay.figures import loop_bands, loops
 from forebay.scenarios.builder import Law
+from forebay.theory.design import measured_law
 from forebay.theory.design.designed_law import Design
 from forebay.theory.design.pi_stabilising_set import RangeDesign
 
@@ -20,11 +21,18 @@ LAW, PICTURES = "law.toml", ("gains", "bode", "nichols", "step")
 
 
 def write(result: Design, out: Path) -> list[Path]:
-    """Writes a design for one link to `out`, and returns its files."""
-    contents: dict[str, Content] = {
-        f"{result.law}.toml": result.toml(),
-        "design.json": result.as_json(),
-    }
+    """Write a design for one link to `out`, and return its files.
+
+    A law written in Python is copied next to the scenario, which may load code only from its own
+    folder.
+    """
+    contents: dict[str, Content] = {"design.json": result.as_json()}
+    scenario = result.toml()
+    if measured_law.is_python(result.kind):
+        file, _, name = result.kind.rpartition(":")
+        contents[Path(file).name] = Path(file).read_bytes()
+        scenario = scenario.replace(result.kind, f"{Path(file).name}:{name}")
+    contents[f"{result.law}.toml"] = scenario
     if result.loop is not None:
         link = result.link
         beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""

@@ -273,8 +273,9 @@ def _product(rate: str, rtts: Sequence[str]) -> str:
 def _law(kind: str, link: _Link) -> Law:
     """Return a law; one that has a queue for each flow has Linux's own limit, where the user gives
     no buffer."""
-    limit = registries.parameter(kind, LIMIT)
-    if limit is None or link.is_buffer_given:
+    if link.is_buffer_given or kind not in registries.laws():
+        return Law(kind)  # Whoever reads the scenario refuses a law that does not exist.
+    if registries.parameter(kind, LIMIT) is None:
         return Law(kind)
     own = registries.parameter(kind, router.OWN_RATE) is not None
     return Law(kind, [(LIMIT, _memory(link) if own else FLOW_QUEUES_LIMIT)])
