@@ -125,6 +125,7 @@ def test_packets_settle_where_the_design_says(
                     "packet": f"{packet}B",
                     "rtt": f"{1000 * rtt_s:g}ms",
                     "access": "1Gbit/s",
+                    "start": "0s",
                 }
             ],
             "law": [Law(law, found.params).table()],

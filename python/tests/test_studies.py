@@ -165,7 +165,7 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
         (["--until", "2%"], "ci95=2%"),
         (["--until", "ci95=2%,speed"], "speed"),
         (["--budget", "ten"], "a time with its unit"),
-        (["--on", "moon"], "tcp://host:8786"),
+        (["--on", "moon"], "tls://host:8786"),
         (["--on", "tcp://127.0.0.1:1"], "no Dask scheduler answers at"),
         (["--law", "nope"], "nope"),
     ]:
@@ -302,7 +302,7 @@ def test_without_dask_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None
     from forebay.studies.api import workers
 
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ScenarioError, match=r"forebay\[dask\]"):
+    with pytest.raises(ScenarioError, match=r"pip install dask distributed cryptography"):
         workers("dask", None).__enter__()
 
 

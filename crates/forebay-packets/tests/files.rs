@@ -365,12 +365,20 @@ fn the_length_of_the_ip_header_counts_where_a_record_is_shorter() {
 fn link_types_of_systems_and_check_sequences_are_read() {
     let packet = v4(1, 2, UDP, 0, 60);
     for link_type in [12, 14, 101, 228] {
-        let read = parse(&capture(link_type, &[packet.clone()], 0), &all()).unwrap();
+        let read = parse(
+            &capture(link_type, std::slice::from_ref(&packet), 0),
+            &all(),
+        )
+        .unwrap();
         assert_eq!(read.packets, [arrival(0, 0, 60, 0, Ecn::NotEct, false)]);
     }
     let checked = ethernet(&[8, 0], &[&packet[..], &[1, 2, 3, 4]].concat());
     let with_fcs = 1 | 1 << 26 | 2 << 28;
-    let read = parse(&capture(with_fcs, &[checked.clone()], 0), &all()).unwrap();
+    let read = parse(
+        &capture(with_fcs, std::slice::from_ref(&checked), 0),
+        &all(),
+    )
+    .unwrap();
     assert_eq!(read.packets[0].bytes, 60);
     // A packet too large for its length field has that of its frame, without the check sequence.
     let mut large = checked;
