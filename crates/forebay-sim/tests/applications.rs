@@ -65,6 +65,7 @@ fn a_frame_fills_the_queue_at_once() {
         frame = "20p"
         interval = "100ms"
         packet = "1250B"
+        start = "0s"
         rtt = "20ms"
     "#;
     // 1 ms a packet, and 0.1 ms on the access link: the last one waits for 19 x 0.9 ms.

@@ -108,7 +108,7 @@ fn a_link_that_is_always_busy_carries_what_its_rates_allow() {
         ("6s", "500bit/s"),
         ("9s", "8Mbit/s"),
     ];
-    let overload = CBR.replace("4Mbit/s", "12Mbit/s");
+    let overload = CBR.replace("4Mbit/s", "12Mbit/s") + "start = \"0s\"\n";
     let more = format!(
         "delay = \"1ms\"\n{overload}{}",
         changes("bottleneck.rate", &steps)

@@ -21,6 +21,7 @@ fn large_initial_window(keys: &str) -> Metrics {
         access = "1Gbit/s"
         window = "60p"
         initial_window = "60p"
+        start = "0s"
     "#;
     let more = ftp(1, "\"100ms\"", path) + keys + DROPTAIL;
     simulate([0, 2], "10Mbit/s", "20p", &more)
