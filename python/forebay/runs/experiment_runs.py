@@ -173,7 +173,7 @@ class Runs:
                 {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
             ).with_columns(flow=pl.int_range(pl.len(), dtype=pl.UInt32).over("traffic"))
             frames = [
-                of.with_columns(rtt_s=_round_trips_s(point.traffic[number], len(of)))
+                of.with_columns(rtt_s=_round_trips_s(point.traffic[number : number + 1], len(of)))
                 for (number,), of in numbered.group_by("traffic", maintain_order=True)
             ]
             none = numbered.with_columns(rtt_s=pl.lit(None, pl.Float64))
@@ -414,9 +414,15 @@ class Runs:
         return pl.concat(frames, how="diagonal")
 
 
-def _round_trips_s(traffic: TrafficInfo, flows: int) -> pl.Series:
-    """Return the propagation round trip of each flow: pairs of hosts take the list in turn."""
-    pairs, rtts_s = traffic.pairs or max(flows, 1), traffic.rtts_s
+def _round_trips_s(traffics: Sequence[TrafficInfo], flows: int) -> pl.Series:
+    """Return the propagation round trip of each flow of a traffic; null over a real link.
+
+    Pairs of hosts take the list of round trips in turn. A real link has no traffic of a scenario,
+    and `traffics` is empty then.
+    """
+    pairs, rtts_s = max(flows, 1), list[float]()
+    for traffic in traffics:
+        pairs, rtts_s = traffic.pairs or pairs, traffic.rtts_s
     values = [rtts_s[flow % pairs % len(rtts_s)] if rtts_s else None for flow in range(flows)]
     return pl.Series("rtt_s", values, pl.Float64)
 
