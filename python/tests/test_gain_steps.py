@@ -75,8 +75,8 @@ def test_packets_of_prague_hold_the_set_point_beside_a_step(tmp_path: Path) -> N
 
 
 def test_packets_of_reno_beside_a_step_hold_more_than_the_set_point(tmp_path: Path) -> None:
-    """A fast loop holds 93 packets for 62 next to a step; PI2 holds 62, and so do the gains that the
-    design prefers because Linux's pie can have them."""
+    """A fast loop holds 93 packets for 62 next to a step. PI2 holds 62, and so do the gains that
+    the design prefers because Linux's pie can have them."""
     place = fitted_gains.OperatingRange(
         50_000_000, 1000, (0.04, 0.04), 248.0, (16.0, 16.0), tcp="linux-reno"
     )
