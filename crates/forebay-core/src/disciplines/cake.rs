@@ -133,10 +133,7 @@ impl DisciplineParams for CakeParams {
         if plain && site.header.0 == 0 {
             tc.word("raw");
         } else {
-            tc.pair(
-                "overhead",
-                self.overhead.0 + site.in_packet.0,
-            );
+            tc.pair("overhead", self.overhead.0 + site.in_packet.0);
             tc.pair("mpu", self.mpu.0);
             tc.word(match self.framing {
                 Framing::None => "noatm",
