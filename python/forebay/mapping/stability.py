@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Words = NDArray[np.str_]
 
+#: Most packets that all simulations of a map forward: some twenty minutes of a core.
+MOST_PACKETS = 2e9
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
 SHORTEST_S = 30.0
@@ -180,14 +183,27 @@ def simulate(
     """The map with `points` × `points` packet simulations on it, of long-lived flows.
 
     They last as long as the slowest of their cells that is stable needs to settle, by theory, and
-    twice that long again, within `longest_s`. What `store` has is taken from there.
+    twice that long again, within `longest_s` and within `MOST_PACKETS` in all. On links so fast
+    that the shortest simulations exceed that, there are none, and a warning says so. What `store`
+    has is taken from there.
     """
     from forebay.runs import execution, experiment
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(drawn.values, points)]
+    bits_per_s = sum(drawn.rate_and_rtt(value)[0] for _, value in cells)
+    packets_per_s = bits_per_s / (8 * drawn.link.packet_bytes)
+    if packets_per_s * SHORTEST_S > MOST_PACKETS:
+        print(
+            f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at these "
+            f"rates would forward {packets_per_s * SHORTEST_S:.1g} packets, and the limit is "
+            f"{MOST_PACKETS:.0e}; ask for fewer with --simulate",
+            file=sys.stderr,
+        )
+        return drawn
     settling_s = {cell: _settling_s(drawn, params, *cell) for cell in cells}
     duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
+    duration_s = max(SHORTEST_S, min(duration_s, MOST_PACKETS / packets_per_s))
     reads = []
     for n, value in cells:
         rate_bps, rtt_s = drawn.rate_and_rtt(value)
