@@ -195,7 +195,7 @@ def simulate(
     packets_per_s = bits_per_s / (8 * drawn.link.packet_bytes)
     if packets_per_s * SHORTEST_S > MOST_PACKETS:
         print(
-            f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at these "
+            f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at such "
             f"rates would forward {packets_per_s * SHORTEST_S:.1g} packets, and the limit is "
             f"{MOST_PACKETS:.0e}; ask for fewer with --simulate",
             file=sys.stderr,
