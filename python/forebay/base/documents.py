@@ -18,7 +18,13 @@ DEEPEST = 8
 
 
 class FormatError(Exception):
-    """A document that is not what it should be, with the reason."""
+    """A document that is not what it should be, with the reason.
+
+    The reason may quote the document; what a terminal does not show is replaced in it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(plain(reason))
 
 
 def parse(text: str) -> Mapping[str, Any]:
@@ -96,8 +102,10 @@ def optional_text(value: Any, label: str) -> str:
 
 def seed(value: Any) -> int:
     """Return a seed. Raises `FormatError` for what is no whole number of 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-        raise FormatError(f"the seed is {str(value)[:20]}; expected a whole number")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FormatError(f"the seed is {kind(value)}; expected a whole number")
+    if not 0 <= value < 2**64:
+        raise FormatError(f"the seed is {str(value)[:20]}; expected 0 to 2^64 - 1")
     return value
 
 
