@@ -78,7 +78,7 @@ test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/python -m pytest -m realtime -rx
 
 # The engine `kernel`: a guest's first process, a static program, beside the package.
-GUEST := python/forebay/guests/forebay-guest
+GUEST := python/forebay/linux/forebay-guest
 
 guest: $(GUEST)
 

@@ -36,10 +36,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native
-from forebay.kernel import attachments, detachment, presence, programs, records, tcx
-from forebay.kernel.namespaces import cookie
-from forebay.kernel.programs import answer
-from forebay.kernel.statistics import LawCounts, seen
+from forebay.linux import attachments, detachment, presence, programs, records, tcx
+from forebay.linux.law_statistics import LawCounts, seen
+from forebay.linux.namespaces import cookie
+from forebay.linux.programs import answer
 from tools import virtual_machine
 from tools.routed_path import RECEIVER, routed_path, sh
 
@@ -501,7 +501,7 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
 
 def spread(simulated: Sequence[float], further: int) -> float:
     """Half of the 95 % interval that holds the mean of so many further runs."""
-    from forebay.base.statistics import student_quantile  # nor this in a virtual machine
+    from forebay._base.statistics import student_quantile  # nor this in a virtual machine
 
     count = len(simulated)
     if count < 2:

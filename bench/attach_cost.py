@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.attach import Case, case, sh
-from forebay.kernel import attachments, detachment, devices, presence, records, tcx
-from forebay.kernel.programs import call
+from forebay.linux import attachments, detachment, devices, presence, records, tcx
+from forebay.linux.programs import call
 
 #: Ethernet, IPv4 and UDP take 42 of the 64.
 PAYLOAD_BYTES = 22

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forebay.kernel import namespaces, programs, records, tcx
-from forebay.kernel.programs import answer
+from forebay.linux import namespaces, programs, records, tcx
+from forebay.linux.programs import answer
 from tools.routed_path import sh
 
 FOREBAY = [sys.executable, "-m", "forebay.cli"]

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from bench import attach, attach_faults
 from bench.attach import INSIDE, Case
-from forebay.kernel import attachments, detachment, presence, records
-from forebay.kernel.programs import answer
-from forebay.kernel.statistics import LawCounts, seen
+from forebay.linux import attachments, detachment, presence, records
+from forebay.linux.law_statistics import LawCounts, seen
+from forebay.linux.programs import answer
 
 LOOK_S = 10.0
 #: Of /proc/meminfo: where the kernel keeps maps, programs, packets and timers.

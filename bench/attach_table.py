@@ -29,11 +29,11 @@ import tomlkit
 
 import forebay
 from bench import attach
-from forebay.kernel import attachments
-from forebay.pages.tables import markdown_table
-from forebay.runs.engine import KERNEL, PACKETS
-from forebay.scenarios.builder import typed
-from forebay.studies.points import Points
+from forebay.campaign.study_points import Points
+from forebay.experiment.engine import KERNEL, PACKETS
+from forebay.linux import attachments
+from forebay.report.tables import markdown_table
+from forebay.scenario.builder import typed
 from tools import reality
 from tools.reality import AXES, FIGURES, Figure, Verdict
 

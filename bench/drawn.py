@@ -29,8 +29,8 @@ from beside import run as runs_of
 from fidelity_guest import digest, keep, made, read
 from fidelity_linux import FIGURES, TOLERANCE, figures
 
-from forebay.base.statistics import difference_and_interval
-from forebay.pages.tables import markdown_table
+from forebay._base.statistics import difference_and_interval
+from forebay.report.tables import markdown_table
 
 DRAWS_SEED = 21
 CASES = 100

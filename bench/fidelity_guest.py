@@ -26,8 +26,8 @@ import linux
 from beside import Comparison, Figure, run
 from fidelity_linux import FIGURES, figures, theirs
 
-from forebay.base.statistics import difference_and_interval
-from forebay.pages.tables import markdown_table
+from forebay._base.statistics import difference_and_interval
+from forebay.report.tables import markdown_table
 
 #: As many as the reference has of a case, at least.
 SEEDS = 3

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import forebay
 from forebay import _native
-from forebay.base import quantities
-from forebay.scenarios.builder import Dumbbell, Law
-from forebay.theory.design.fitted_gains import Fitted, OperatingRange, fit
+from forebay._base import quantities
+from forebay.control.fitted_gains import Fitted, OperatingRange, fit
+from forebay.scenario.builder import Dumbbell, Law
 
 #: Rate, packet in bytes, RTT in s, buffer in packets, flows.
 Link = tuple[str, int, float, int, int]

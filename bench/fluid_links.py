@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from forebay._native import ScenarioError, Sweep
-from forebay.runs import automatic_gains, experiment
+from forebay.experiment import automatic_gains, experiment
 
 PACKET_BITS = 8 * 1500
 

@@ -16,11 +16,12 @@ import fitted
 import numpy as np
 
 import forebay
-from forebay.base import quantities
-from forebay.identification import estimate, queue_records
-from forebay.pages import result_files
-from forebay.scenarios.builder import Law
-from forebay.theory.design.fitted_gains import fit
+from forebay._base import quantities
+from forebay.control import queue_estimate as estimate
+from forebay.control import queue_records
+from forebay.control.fitted_gains import fit
+from forebay.report import result_files
+from forebay.scenario.builder import Law
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [

@@ -23,8 +23,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from forebay.links import Outcome, settings
-from forebay.links import run as run_link
+from forebay.linux import Outcome
+from forebay.linux import link_settings as settings
+from forebay.linux import run as run_link
 
 #: Long enough that the transmission of a packet cannot be seen in a rate.
 EXACT_S = 12

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay import ScenarioError
-from forebay.scenarios import qdiscs
+from forebay.scenario import qdiscs
 
 #: A full packet as `tc` counts it, with its Ethernet header, and what of it is not data.
 PACKET_BYTES = 1500

@@ -18,9 +18,9 @@ import numpy as np
 
 import forebay
 from forebay import fluid
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.plant.ack_clocking import AckClockedEquilibrium
+from forebay.control.ack_clocking import AckClockedEquilibrium
+from forebay.control.design import design
+from forebay.control.designed_law import Design
 
 #: Rate, RTT, flows and set-point; packets of 1000 bytes.
 LINKS = [

@@ -25,17 +25,17 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
 import forebay
-from forebay.figures.plot import Plot
-from forebay.figures.style import COLOURS, STYLE
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import closed_loop_poles as poles
-from forebay.theory.loop import margins
-from forebay.theory.loop.expected_queue import expected, trains
-from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.loop.limit_cycle import limit_cycle as cycle_of
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.ack_clocking import AckClockedPlant
+from forebay.control import closed_loop_poles as poles
+from forebay.control import margins
+from forebay.control.ack_clocking import AckClockedPlant
+from forebay.control.design import design
+from forebay.control.designed_law import Design
+from forebay.control.expected_queue import expected, trains
+from forebay.control.frequency_response import Terms
+from forebay.control.limit_cycle import limit_cycle as cycle_of
+from forebay.control.loop import Loop
+from forebay.report.plot import Plot
+from forebay.report.style import COLOURS, STYLE
 
 Floats = NDArray[np.float64]
 

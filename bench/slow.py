@@ -21,10 +21,10 @@ from pathlib import Path
 
 import polars as pl
 
-from forebay.base.metrics import COST
-from forebay.links import run as run_link
-from forebay.links import settings
-from forebay.store import choice
+from forebay._base.metrics import COST
+from forebay.experiment import store_choice as choice
+from forebay.linux import link_settings as settings
+from forebay.linux import run as run_link
 
 BIN = Path(sys.executable).parent
 PORT = 8786

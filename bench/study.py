@@ -24,8 +24,9 @@ from pathlib import Path
 import polars as pl
 
 import forebay
-from forebay.base.metrics import COST, METRICS
-from forebay.store import choice, rows
+from forebay._base.metrics import COST, METRICS
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
 
 FOREBAY = str(Path(sys.executable).parent / "forebay")
 

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from forebay import _native
-from forebay.base import statistics
-from forebay.store import choice
+from forebay._base import statistics
+from forebay.experiment import store_choice as choice
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
 from forebay.tuning.check import SCREENING_SEEDS

@@ -23,7 +23,7 @@ import polars
 from beside import Comparison, Figure, Row, count_within, progress, table
 
 import forebay
-from forebay.scenarios.builder import toml
+from forebay.scenario.builder import toml
 
 THEIRS = Path(__file__).with_name("udp_prague.json")
 PROGRAMS = ("udp_prague_sender", "udp_prague_receiver")

@@ -27,7 +27,7 @@ from tools.docs.python import signature_text
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
 #: Those that users import; of each what `__all__` names.
-MODULES = ("forebay", "forebay.fluid", "forebay.gym", "forebay.links")
+MODULES = ("forebay", "forebay.fluid", "forebay.env.gym", "forebay.linux")
 #: Not a library for Rust: Python's module, and C's, whose header is the interface.
 LISTED_ELSEWHERE = {"forebay-py", "forebay-capi"}
 

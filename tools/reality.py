@@ -19,8 +19,8 @@ from pathlib import Path
 
 import polars as pl
 
-from forebay.base.statistics import difference_and_interval, student_quantile
-from forebay.pages.tables import markdown_table
+from forebay._base.statistics import difference_and_interval, student_quantile
+from forebay.report.tables import markdown_table
 
 #: Columns that tell a cell from others, and how a reader is told of one.
 CELL = ("law", "rate", "tcp", "flows", "rtt", "ecn")

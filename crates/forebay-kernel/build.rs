@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const BPF: &str = "../../python/forebay/kernel/bpf";
+const BPF: &str = "../../python/forebay/linux/bpf";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={BPF}");

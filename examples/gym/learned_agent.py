@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-import forebay.gym
+import forebay.env.gym
 
 POPULATION, ELITE, GENERATIONS = 12, 3, 6
 #: Links over which it learns, by their flows; and other runs on which it is judged.
@@ -21,7 +21,7 @@ FLOWS, JUDGED = (10, 20, 40), (101, 102, 103)
 def episode(action: np.ndarray | None, flows: int, run_seed: int) -> float:
     """Mean reward under these gains, or under random ones where they are None."""
     env = gymnasium.make(
-        forebay.gym.ENVIRONMENT,
+        forebay.env.gym.ENVIRONMENT,
         action="gains",
         sets={"traffic.0.flows": flows, "duration": "20s"},
     )
@@ -58,7 +58,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("gains.json"), help="where the gains go")
 out = parser.parse_args().out
 action = learn(np.random.default_rng(1))
-env = forebay.gym.AqmEnv(action="gains")
+env = forebay.env.gym.AqmEnv(action="gains")
 k_p, k_i = env.gains(action)
 found = {"k_p_per_pkt": k_p, "k_i_per_pkt_s": k_i, "reward": judged(action), "random": judged(None)}
 out.write_text(json.dumps(found, indent=2) + "\n")

@@ -4,8 +4,8 @@ the same gains gets."""
 import gymnasium
 
 import forebay
-import forebay.gym
-from forebay.gym.env import DEFAULT
+import forebay.env.gym
+from forebay.env.aqm_env import DEFAULT
 
 #: Gains of this sample's error and of the last one's, per packet; the set-point, and the time
 #: between two samples.
@@ -14,7 +14,7 @@ A, B, TARGET_PKTS, INTERVAL = 4e-4, 3.9e-4, 40, "10ms"
 
 def episode(run_seed: int) -> tuple[float, float]:
     """Mean queue in packets and utilisation over the second half of a run."""
-    env = gymnasium.make(forebay.gym.ENVIRONMENT, step=INTERVAL, target=f"{TARGET_PKTS}p")
+    env = gymnasium.make(forebay.env.gym.ENVIRONMENT, step=INTERVAL, target=f"{TARGET_PKTS}p")
     seen, _ = env.reset(options={"run_seed": run_seed})
     p = error_1 = 0.0
     over = False

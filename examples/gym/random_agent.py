@@ -2,9 +2,9 @@
 
 import gymnasium
 
-import forebay.gym
+import forebay.env.gym
 
-env = gymnasium.make(forebay.gym.ENVIRONMENT, action="gains")
+env = gymnasium.make(forebay.env.gym.ENVIRONMENT, action="gains")
 env.action_space.seed(1)
 env.reset(seed=1)
 total, steps, over = 0.0, 0, False

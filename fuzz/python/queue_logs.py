@@ -13,7 +13,9 @@ from pathlib import Path
 
 import driver
 
-from forebay.identification import estimate, queue_records, response
+from forebay.control import identified_response as response
+from forebay.control import queue_estimate as estimate
+from forebay.control import queue_records
 
 FOLDER = tempfile.TemporaryDirectory()
 

@@ -15,9 +15,9 @@ import driver
 
 import forebay
 from forebay import ScenarioError
-from forebay.pages.result_files import NUMBERS
-from forebay.studies import files
-from forebay.studies.files import FACTS, FRAME
+from forebay.campaign import study_files as files
+from forebay.campaign.study_files import FACTS, FRAME
+from forebay.report.result_files import NUMBERS
 
 SCENARIO = """\
 title    = "A link"

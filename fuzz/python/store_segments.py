@@ -15,7 +15,8 @@ from pathlib import Path
 import driver
 import polars as pl
 
-from forebay.store import choice, rows
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
 
 FOLDER = tempfile.TemporaryDirectory()
 AT = Path(FOLDER.name) / "store"

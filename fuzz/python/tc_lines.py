@@ -10,7 +10,7 @@ from pathlib import Path
 
 import driver
 
-from forebay.scenarios import qdiscs
+from forebay.scenario import qdiscs
 
 PUBLISHED = Path(__file__).parents[2] / "python/tests/published_lines.toml"
 

@@ -10,30 +10,30 @@ RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simu
 `plot()`, and shows itself in a notebook.
 """
 
-import forebay.base.early_signals  # noqa: F401  # isort: skip
+import forebay._base.early_signals  # noqa: F401  # isort: skip
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from forebay._base.lazy_names import getter
 from forebay._native import Packet, Queue, ScenarioError, __version__, laws, queues, schema
-from forebay.base.lazy_names import getter
 
 if TYPE_CHECKING:
     from forebay import fluid
-    from forebay.comparisons.compare import compare
-    from forebay.designs.drawn_design import design
-    from forebay.engines.run import Interrupted, RunError, run
-    from forebay.links.net import link
-    from forebay.mapping.stability_map import map  # noqa: A004
-    from forebay.networks.network import Network
-    from forebay.replays.replay import replay
-    from forebay.results.result import Result
-    from forebay.runs.sessions import session
-    from forebay.scenarios.python_laws import Controller
-    from forebay.studies.api import study
-    from forebay.suites.suite import suite
+    from forebay.campaign.replay import replay
+    from forebay.campaign.run_study import study
+    from forebay.campaign.suite import suite
+    from forebay.comparison.compare import compare
+    from forebay.comparison.validate import validate
+    from forebay.control.drawn_design import design
+    from forebay.control.stability_map import map  # noqa: A004
+    from forebay.env.network import Network
+    from forebay.env.sessions import session
+    from forebay.experiment.result import Result
+    from forebay.experiment.run import Interrupted, RunError, run
+    from forebay.linux.net import link
+    from forebay.scenario.python_laws import Controller
     from forebay.tuning.tuning import tune
-    from forebay.validation.validate import validate
 __all__ = [
     "Controller",
     "Interrupted",
@@ -64,22 +64,22 @@ __all__ = [
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
 # takes to run.
 _LATER = {
-    "Controller": "scenarios.python_laws",
-    "Interrupted": "engines.run",
-    "Network": "networks.network",
-    "Result": "results.result",
-    "RunError": "engines.run",
-    "compare": "comparisons.compare",
-    "design": "designs.drawn_design",
-    "link": "links.net",
-    "map": "mapping.stability_map",
-    "replay": "replays.replay",
-    "run": "engines.run",
-    "session": "runs.sessions",
-    "study": "studies.api",
-    "suite": "suites.suite",
+    "Controller": "scenario.python_laws",
+    "Interrupted": "experiment.run",
+    "Network": "env.network",
+    "Result": "experiment.result",
+    "RunError": "experiment.run",
+    "compare": "comparison.compare",
+    "design": "control.drawn_design",
+    "link": "linux.net",
+    "map": "control.stability_map",
+    "replay": "campaign.replay",
+    "run": "experiment.run",
+    "session": "env.sessions",
+    "study": "campaign.run_study",
+    "suite": "campaign.suite",
     "tune": "tuning.tuning",
-    "validate": "validation.validate",
+    "validate": "comparison.validate",
 }
 
 _later = getter(__name__, _LATER)

@@ -204,11 +204,11 @@ def plan(
     """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
     with `gains` for the laws that ask for numbers there.
 
-    `laws` are names, and prototypes: `forebay.scenarios.python_laws` says what those have; the
+    `laws` are names, and prototypes: `forebay.scenario.python_laws` says what those have; the
     file's take no part `without_own_laws`. `read` gives what is in a file that the scenario names,
     or None. `link` moves the scenario from one link to another. `external` says that the caller
     sends the packets of external traffic. Without rows, ranges are drawn by
-    `forebay.scenarios.samples`, and laws that ask are designed by `forebay.runs.automatic_gains`.
+    `forebay.scenario.samples`; `forebay.experiment.automatic_gains` designs laws that ask for it.
     """
 
 class Sweep:

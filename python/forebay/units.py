@@ -1,6 +1,6 @@
 """Types with a unit, for the parameters of laws written in Python: `docs/prototypes.md`."""
 
-from forebay.base.quantities import (
+from forebay._base.quantities import (
     BitsPerSecond,
     Bytes,
     Packets,

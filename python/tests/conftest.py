@@ -20,13 +20,13 @@ from unittest import mock
 
 import pytest
 
-from forebay.base import signals
+from forebay._base import signals
 from forebay.cli.main import main
-from forebay.figures import style
-from forebay.scenarios.builder import toml
+from forebay.report import style
+from forebay.scenario.builder import toml
 
 if TYPE_CHECKING:
-    from forebay.results.result import Result
+    from forebay.experiment.result import Result
 
 # Every test makes its runs: one that found them in a store would test nothing. Those of the store
 # choose their own.
@@ -270,8 +270,9 @@ def as_a_process(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
 def why_no_link() -> str:
     """Why this machine has no link for real traffic; empty where it has."""
     # What only Linux has.
-    from forebay.links import LinkError, settings
-    from forebay.links import run as run_link
+    from forebay.linux import LinkError
+    from forebay.linux import link_settings as settings
+    from forebay.linux import run as run_link
 
     try:
         run_link(settings("10Mbit/s"), ["true"], timeout_s=60)

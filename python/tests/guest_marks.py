@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forebay.guests import installed as guests
+from forebay.linux import installed_guests as guests
 
 
 def _why_none() -> str:

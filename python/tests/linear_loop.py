@@ -1,4 +1,4 @@
-"""Linear loops computed in other ways than `forebay.theory` does, to compare with it.
+"""Linear loops computed in other ways than `forebay.control` does, to compare with it.
 
 `sampled` builds the closed loop's matrix from matrix exponentials; `hybrid` integrates the delay
 equation of a law that also acts at once, in small steps.

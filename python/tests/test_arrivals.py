@@ -15,10 +15,10 @@ import pytest
 from conftest import Cli, one_bottleneck
 
 import forebay
-from forebay.base import input_file
-from forebay.pages.description import describe
-from forebay.runs import descriptions, experiment
-from forebay.store import rows
+from forebay._base import input_file
+from forebay.experiment import descriptions, experiment
+from forebay.experiment import run_rows as rows
+from forebay.report.description import describe
 
 
 def scenario(folder: Path, file: str, keys: str = "", rate: str = "1Mbit/s") -> Path:

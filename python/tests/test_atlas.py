@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from forebay import _native
-from forebay.runs import experiment
-from forebay.store import choice
-from forebay.store.store import Store
-from forebay.studies import making
-from forebay.studies.points import Points
-from forebay.studies.study import Study
-from forebay.studies.threads import Threads
+from forebay.campaign import making
+from forebay.campaign.study import Study
+from forebay.campaign.study_points import Points
+from forebay.campaign.threads import Threads
+from forebay.experiment import experiment
+from forebay.experiment import store_choice as choice
+from forebay.experiment.store import Store
 from tools.atlas import maps, page, places, runs
 from tools.atlas.places import Axis
 

@@ -16,9 +16,9 @@ import pytest
 from conftest import SCENARIO, Cli, command, line_on_a_terminal
 
 import forebay
-from forebay.base import metrics as run_metrics
+from forebay._base import metrics as run_metrics
 from forebay.cli.declaration import flowing
-from forebay.runs import execution, experiment, memory
+from forebay.experiment import execution, experiment, memory
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [

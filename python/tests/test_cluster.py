@@ -57,7 +57,7 @@ def scheduler() -> Iterator[str]:
     """Address of the scheduler of a cluster of this machine, in a process of its own."""
     script = (
         "import sys\n"
-        "from forebay.studies.cluster import cluster\n"
+        "from forebay.campaign.cluster import cluster\n"
         "if __name__ == '__main__':\n"
         "    with cluster('dask', 2) as engine:\n"
         "        assert engine.client.submit(int, '7').result() == 7\n"
@@ -169,7 +169,7 @@ def test_a_scheduler_with_tls_takes_the_certificate_of_dasks_configuration(
         "import sys\n"
         "from pathlib import Path\n"
         "from distributed.security import Security\n"
-        "from forebay.studies.local_cluster import local_cluster\n"
+        "from forebay.campaign.local_cluster import local_cluster\n"
         "if __name__ == '__main__':\n"
         "    with local_cluster(1) as started:\n"
         "        security = started.security\n"

@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 
 import forebay
 from forebay import ScenarioError
-from forebay.base.statistics import holm
+from forebay._base.statistics import holm
 
 LINK = """\
 title    = "A link"

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from forebay import ScenarioError, _native, fluid, run
-from forebay.mapping import stability
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
+from forebay.control import stability
+from forebay.control.design import design
+from forebay.control.designed_law import Design
 
 #: All but two: DualPI2 is two queues, which the fluid has not; Adaptive RED moves max_p where its
 #: linear model holds it, and swings where its average is slower than that (docs/theory.md).

@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from forebay._native import ScenarioError
-from forebay.engines.run import run
-from forebay.mapping import stability
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import frequency_response as gain
-from forebay.theory.loop import many_loops
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.classes_at_rest import CoupledEquilibrium
-from forebay.theory.plant.coupled_classes import CoupledPlant
-from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.control import frequency_response as gain
+from forebay.control import many_loops, stability
+from forebay.control.class_equilibria import CoupledEquilibrium
+from forebay.control.coupled_classes import CoupledPlant
+from forebay.control.design import design
+from forebay.control.designed_law import Design
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.loop import Loop
+from forebay.experiment.run import run
 
 
 def made(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:

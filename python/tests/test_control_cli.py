@@ -18,9 +18,9 @@ import pytest
 from conftest import Cli, command
 
 from forebay import run
-from forebay.mapping.paper_figures import FIGURES
-from forebay.theory.design.design import design
-from forebay.theory.plant.plant import REASONS
+from forebay.campaign.control_figures import FIGURES
+from forebay.control.design import design
+from forebay.control.plant import REASONS
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from forebay import fluid, run
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import expected_queue, frequency_response, limit_cycle, saturation
-from forebay.theory.plant.ack_clocking import AckClockedEquilibrium
+from forebay.control import expected_queue, frequency_response, limit_cycle, saturation
+from forebay.control.ack_clocking import AckClockedEquilibrium
+from forebay.control.design import design
+from forebay.control.designed_law import Design
 
 
 def made(law: str, link: tuple[str, int, str, str], factor: float = 1.0) -> Design:

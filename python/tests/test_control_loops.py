@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.theory.design.design import design
-from forebay.theory.loop import closed_loop_poles as roots
-from forebay.theory.loop import frequency_response as gain
-from forebay.theory.loop import margins
-from forebay.theory.loop.delay_system import DelaySystem
-from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.loop.loop import Loop
-from forebay.theory.loop.many_loops import count_loops
-from forebay.theory.plant.published import PublishedPlant
+from forebay.control import closed_loop_poles as roots
+from forebay.control import frequency_response as gain
+from forebay.control import margins
+from forebay.control.delay_system import DelaySystem
+from forebay.control.design import design
+from forebay.control.frequency_response import Terms
+from forebay.control.loop import Loop
+from forebay.control.many_loops import count_loops
+from forebay.control.published_plant import PublishedPlant
 
 if TYPE_CHECKING:
     pass

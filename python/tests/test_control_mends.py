@@ -15,14 +15,14 @@ from linear_loop import critical_gain_db, hybrid, sampled
 
 from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.designs import reasons
-from forebay.mapping.paper_figures import FIGURES
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design, design_once
-from forebay.theory.loop import time_response
-from forebay.theory.loop.many_loops import count_loops
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.published import PublishedPlant
+from forebay.campaign.control_figures import FIGURES
+from forebay.control import time_response
+from forebay.control.design import design
+from forebay.control.designed_law import Design, design_once
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.many_loops import count_loops
+from forebay.control.published_plant import PublishedPlant
+from forebay.report import design_reasons as reasons
 
 
 def of(text: str, **sets: str) -> Design:

@@ -10,12 +10,12 @@ import pytest
 
 from forebay import ScenarioError, _native
 from forebay._native import LawModel, OperatingPoint, averaging_design, critical_load_time_s
-from forebay.theory.design.design import design
-from forebay.theory.loop import self_tuning
-from forebay.theory.loop.delay_system import DelaySystem
-from forebay.theory.loop.virtual_queue import RateLoop
-from forebay.theory.plant import uncontrolled
-from forebay.theory.plant.published import PublishedPlant
+from forebay.campaign import uncontrolled
+from forebay.control import self_tuning
+from forebay.control.delay_system import DelaySystem
+from forebay.control.design import design
+from forebay.control.published_plant import PublishedPlant
+from forebay.control.virtual_queue import RateLoop
 
 STAQM: dict[str, Any] = {
     "rate": "15Mbit/s",

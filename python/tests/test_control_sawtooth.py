@@ -14,12 +14,11 @@ from scipy.optimize import brentq, least_squares
 
 from forebay import ScenarioError, fluid
 from forebay._native import FlowModel
-from forebay.mapping import stability, stability_map
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import frequency_response
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.ack_clocking import AckClockedEquilibrium, AckClockedPlant
+from forebay.control import frequency_response, stability, stability_map
+from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
+from forebay.control.design import design
+from forebay.control.designed_law import Design
+from forebay.control.loop import Loop
 
 Floats = NDArray[np.float64]
 Params = Sequence[tuple[str, str]]

@@ -9,9 +9,9 @@ from conftest import Cli
 
 from forebay import ScenarioError
 from forebay._native import LawModel
-from forebay.designs import reasons
-from forebay.theory.design.design import design
-from forebay.theory.design.fitted_gains import OperatingRange, fit
+from forebay.control.design import design
+from forebay.control.fitted_gains import OperatingRange, fit
+from forebay.report import design_reasons as reasons
 
 LINK = ("15Mbit/s", 60, "200ms", "500B")
 

@@ -12,7 +12,7 @@ import pytest
 
 import forebay
 from forebay._native import class_metrics
-from forebay.results.result import Result
+from forebay.experiment.result import Result
 
 CLASSES = """
 title = "Two kinds of sender"

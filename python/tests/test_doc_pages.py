@@ -12,7 +12,7 @@ from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
-from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
+from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from tools import docs
 from tools.docs import examples, files
 

@@ -11,7 +11,7 @@ from conftest import Cli
 from links import blast, marked, needs_link, nothing_stays
 
 import forebay
-from forebay.links import congestion, doctor
+from forebay.linux import congestion, doctor
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -42,7 +42,7 @@ def test_doctor_says_that_a_machine_is_too_busy(monkeypatch: pytest.MonkeyPatch)
 
 def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
     """The link's own device has a queue in which nothing waits: the bottleneck is the link."""
-    look = "from forebay.links.doctor import queue; print(queue('forebay0').verdict)"
+    look = "from forebay.linux.doctor import queue; print(queue('forebay0').verdict)"
     with forebay.link("2Mbit/s", buffer="20p") as net:
         net.client.popen(blast(972, 1000, 600, net.server.address))
         done = net.client.run([sys.executable, "-c", look], capture_output=True, text=True)

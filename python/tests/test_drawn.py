@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forebay.runs import experiment
+from forebay.experiment import experiment
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((ROOT / "experiments" / "reality" / "drawn.json").read_text())

@@ -20,19 +20,20 @@ from conftest import SCENARIO, Cli, one_bottleneck, started
 from links import commands_with, nothing_stays, wait_until  # noqa: F401  # one a fixture
 
 import forebay
-from forebay import engines
+from forebay._base.metrics import METRICS, TRAFFIC_METRICS
 from forebay._native import Fault, Run, ScenarioError
-from forebay.base.metrics import METRICS, TRAFFIC_METRICS
-from forebay.engines.fluid import Fluid
-from forebay.engines.link import LinkEngine
-from forebay.flows.real import MADE_AGAIN, Limits
-from forebay.links import LinkError, settings
-from forebay.links import run as run_link
-from forebay.runs import descriptions, execution, experiment
-from forebay.runs.engine import PACKETS, Extras, Key, Planned, RunningBatch
-from forebay.runs.experiment_runs import Runs
-from forebay.store import choice, rows
-from forebay.store.place import sealed_name
+from forebay.experiment import descriptions, engines, execution, experiment
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
+from forebay.experiment.engine import PACKETS, Extras, Key, Planned, RunningBatch
+from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.store_place import sealed_name
+from forebay.fluid.engine import Fluid
+from forebay.linux import LinkError
+from forebay.linux import link_settings as settings
+from forebay.linux import run as run_link
+from forebay.linux.link_engine import LinkEngine
+from forebay.linux.real_flows import MADE_AGAIN, Limits
 
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 ONE_POINT = SCENARIO.partition("[sweep]")[0]
@@ -511,7 +512,7 @@ def test_an_interrupted_real_run_leaves_nothing(tmp_path: Path) -> None:
     words = ("run", "mice.toml", "--engine", "link", "--out", "out")
     process = started(tmp_path, *words, env=os.environ | dict([mark.split("=", 1)]))
     try:
-        wait_until(mark, runs="forebay.flows.transfers")
+        wait_until(mark, runs="forebay.linux.transfers")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130, errors
@@ -529,7 +530,7 @@ def test_no_engine_is_loaded_before_it_is_named() -> None:
     """What an engine needs takes a while to load."""
     look = (
         "import sys; from forebay import engines; engines.named('packets'); "
-        "print([name for name in sys.modules if name.startswith('forebay.engines.')])"
+        "print([name for name in sys.modules if name.startswith('forebay.experiment.engines.')])"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""Numbers that fit a link by themselves: `forebay.theory.design.fitted_gains`, and who asks it."""
+"""Numbers that fit a link by themselves: `forebay.control.fitted_gains`, and who asks it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scipy.linalg import expm
 
 import forebay
 from forebay import _native
-from forebay.designs import reasons
-from forebay.links import automatic_gains
-from forebay.links.settings import designed, settings
-from forebay.links.settings import words as words_of
-from forebay.runs import experiment
-from forebay.scenarios.builder import Law
-from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit, unwinding_s
+from forebay.control.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit, unwinding_s
+from forebay.experiment import experiment
+from forebay.linux import link_gains as automatic_gains
+from forebay.linux.link_settings import designed, settings
+from forebay.linux.link_settings import words as words_of
+from forebay.report import design_reasons as reasons
+from forebay.scenario.builder import Law
 
 #: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
 LINKS = [

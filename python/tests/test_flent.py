@@ -15,7 +15,7 @@ from conftest import Cli
 
 import forebay
 from forebay import ScenarioError
-from forebay.results import flent, flent_reader
+from forebay.experiment import flent, flent_reader
 
 LINK = """\
 title    = "A link"

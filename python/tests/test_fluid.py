@@ -18,9 +18,9 @@ from scipy.integrate import solve_ivp
 
 import forebay
 from forebay import ScenarioError, fluid
+from forebay.experiment import store_choice as choice
 from forebay.fluid.packets import compare, figure
 from forebay.fluid.response import response, spread
-from forebay.store import choice
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160

@@ -17,8 +17,8 @@ from conftest import Cli
 
 import forebay
 from forebay import ScenarioError
-from forebay.base import input_file
-from forebay.results import flent_reader
+from forebay._base import input_file
+from forebay.experiment import flent_reader
 
 FUZZ = Path(__file__).parents[2] / "fuzz" / "python"
 

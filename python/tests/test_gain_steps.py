@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay.designs import reasons
-from forebay.theory.design import fitted_gains
-from forebay.theory.design.design import design
-from forebay.theory.design.room import gain_step, room
+from forebay.control import fitted_gains
+from forebay.control.design import design
+from forebay.control.headroom import gain_step, room
+from forebay.report import design_reasons as reasons
 
 #: Signals per packet where PIE's own probability is 0.01: its sum passes 0.85 first (RFC 8033
 #: section 5.4).

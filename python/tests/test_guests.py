@@ -19,13 +19,14 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
-from forebay import engines
+from forebay._base.temporary import own_prefix, temporary_folder
 from forebay._native import ScenarioError
-from forebay.base.temporary import own_prefix, temporary_folder
-from forebay.engines.run import RunError
-from forebay.guests import installed as guests
-from forebay.guests import placement, run, setup
-from forebay.runs import experiment
+from forebay.experiment import engines, experiment
+from forebay.experiment.run import RunError
+from forebay.linux import guest_placement as placement
+from forebay.linux import guest_run as run
+from forebay.linux import guest_setup as setup
+from forebay.linux import installed_guests as guests
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (

@@ -12,8 +12,8 @@ import pytest
 from conftest import Cli
 
 from forebay import _native
+from forebay.experiment import experiment
 from forebay.guide import cite, explain, starter
-from forebay.runs import experiment
 
 
 def test_a_starter_runs_as_it_is(cli: Cli, tmp_path: Path) -> None:

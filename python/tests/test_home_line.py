@@ -14,10 +14,10 @@ import pytest
 from conftest import Cli
 
 from forebay import ScenarioError
-from forebay.base import quantities, registries
+from forebay._base import quantities, registries
+from forebay.experiment import experiment
 from forebay.guide import home_line, starter
-from forebay.runs import experiment
-from forebay.scenarios import qdiscs, router
+from forebay.scenario import qdiscs, router
 
 LINES = tomllib.loads(resources.files("forebay.guide").joinpath("lines.toml").read_text())
 

@@ -14,12 +14,15 @@ import pytest
 
 import forebay
 from forebay import ScenarioError, _native
-from forebay.identification import estimate, link_file, queue_records, response
-from forebay.identification.queue_records import QueueRecord
-from forebay.pages import result_files
-from forebay.scenarios.builder import Dumbbell, Group, Law
-from forebay.theory.design.fitted_gains import OperatingRange, fit
-from forebay.theory.plant.senders import SENDERS
+from forebay.control import identified_link as link_file
+from forebay.control import identified_response as response
+from forebay.control import queue_estimate as estimate
+from forebay.control import queue_records
+from forebay.control.fitted_gains import OperatingRange, fit
+from forebay.control.queue_records import QueueRecord
+from forebay.control.senders import SENDERS
+from forebay.report import result_files
+from forebay.scenario.builder import Dumbbell, Group, Law
 
 Cli = Callable[..., object]
 
@@ -170,8 +173,8 @@ def test_windows_are_those_of_the_sender(tmp_path: Path) -> None:
 
 def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     """Its phase, that is: packets have more gain than the linear model of a window's mean."""
-    from forebay.theory.plant.loaded_link import LoadedLink
-    from forebay.theory.plant.published import PublishedPlant
+    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.published_plant import PublishedPlant
 
     rate_bps, packet, rtt_s, flows, target, a, b = LINKS[2]
     (one,) = queue_records.read_records(records[2])

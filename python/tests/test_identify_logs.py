@@ -13,7 +13,8 @@ import pytest
 from conftest import Cli
 
 from forebay import ScenarioError
-from forebay.identification import estimate, queue_records
+from forebay.control import queue_estimate as estimate
+from forebay.control import queue_records
 
 #: A queue of this log sends at exactly 15 Mbit/s for 60 s, and drops one packet in a hundred.
 COUNT, STEP_S, RATE_BPS, LOSS = 6000, 0.01, 15e6, 0.01

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 import pytest
 from conftest import command, started
 
-from forebay.base import signals
+from forebay._base import signals
 from forebay.cli.main import main, run_command
-from forebay.runs import execution
+from forebay.experiment import execution
 
 #: 4000 runs of some tenths of a second.
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]

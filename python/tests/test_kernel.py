@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from forebay.base import registries
-from forebay.kernel import programs, records, tcx
+from forebay._base import registries
+from forebay.linux import programs, records, tcx
 from tools.routed_path import RECEIVER, routed_path
 from tools.routed_path import sh as shell
 
@@ -82,7 +82,7 @@ class Path3:
         """At the egress of `eth0`, by tcx."""
         if not tcx.offered():
             return []
-        words = "import socket; from forebay.kernel import tcx; "
+        words = "import socket; from forebay.linux import tcx; "
         words += "print(tcx.attached(socket.if_nametoindex('eth0')))"
         done = self.run(sys.executable, "-c", words)
         assert done.returncode == 0, done.stderr
@@ -322,7 +322,7 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
 
 def test_before_linux_6_6_a_filter_of_clsact_does_the_same(router: Path3) -> None:
     """As if this kernel had no tcx."""
-    words = "from forebay.kernel import tcx; tcx.offered = lambda: False; "
+    words = "from forebay.linux import tcx; tcx.offered = lambda: False; "
     words += "from forebay.cli.main import main; main()"
     done = router.run(
         *(sys.executable, "-c", words, "attach", "eth0", "pi", "--rate", "15Mbit/s"),
@@ -353,7 +353,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
     """
     try:
         sh(load)
-        words = "import socket; from pathlib import Path; from forebay.kernel import tcx\n"
+        words = "import socket; from pathlib import Path; from forebay.linux import tcx\n"
         words += f"with tcx.opened(Path('{folder}')) as program:\n"
         words += "    tcx.attach(socket.if_nametoindex('eth0'), program)"
         assert router.run(sys.executable, "-c", words).returncode == 0
@@ -382,7 +382,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         assert re.search(r"sent 2\d packets, and the law has seen \d;", done.stderr), done.stderr
         router.did("detach", "eth0")
         assert router.programs() == others
-        detach = "import socket; from forebay.kernel import tcx; "
+        detach = "import socket; from forebay.linux import tcx; "
         detach += f"tcx.detach(socket.if_nametoindex('eth0'), {others[0]})"
         assert router.run(sys.executable, "-c", detach).returncode == 0
     finally:

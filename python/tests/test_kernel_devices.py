@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from test_kernel import REFUSAL
 
-from forebay.kernel import devices, namespaces, programs, qdiscs, records, tcx
+from forebay.linux import device_qdiscs as qdiscs
+from forebay.linux import devices, namespaces, programs, records, tcx
 from tools.routed_path import sh as shell
 
 pytestmark = [
@@ -347,7 +348,7 @@ def test_what_cannot_come_back_is_refused_before(host: Host, lines: list[str], w
 WITHOUT_TCX = (
     sys.executable,
     "-c",
-    "from forebay.kernel import tcx; tcx.offered = lambda: False; "
+    "from forebay.linux import tcx; tcx.offered = lambda: False; "
     "from forebay.cli.main import main; main()",
 )
 
@@ -406,7 +407,7 @@ def test_a_kill_before_any_step_leaves_what_detach_removes(
     words = f"""
 import os
 from forebay.cli.main import main
-from forebay.kernel import attachments, tcx
+from forebay.linux import attachments, tcx
 steps = iter(range(100))
 def before(act):
     def killed(*arguments, **options):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from forebay.base import registries
-from forebay.kernel import programs
+from forebay._base import registries
+from forebay.linux import programs
 from tools import virtual_machine
 
 RATE_BPS = 15e6

@@ -39,9 +39,10 @@ from links import (
 
 import forebay
 from forebay import _native
-from forebay.links import congestion, doctor, settings
-from forebay.links import run as run_link
-from forebay.links.settings import OPTIONS, words
+from forebay.linux import congestion, doctor
+from forebay.linux import link_settings as settings
+from forebay.linux import run as run_link
+from forebay.linux.link_settings import OPTIONS, words
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -584,7 +585,7 @@ def test_an_interrupt_while_it_comes_up_ends_the_link() -> None:
     """It waits for a server that never listens."""
     program = """
 import signal
-from forebay.links import run, settings
+from forebay.linux import run, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     run(settings("10Mbit/s"), ["true"], server="sleep 600")

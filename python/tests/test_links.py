@@ -14,9 +14,9 @@ from conftest import Cli, table
 
 import forebay
 from forebay import ScenarioError, fluid
-from forebay.pages.description import describe
-from forebay.results.result import Result
-from forebay.runs import descriptions, experiment
+from forebay.experiment import descriptions, experiment
+from forebay.experiment.result import Result
+from forebay.report.description import describe
 
 HEAD = """\
 title    = "Two bottlenecks"

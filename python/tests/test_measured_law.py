@@ -12,8 +12,8 @@ import pytest
 from conftest import Cli
 
 import forebay
-from forebay.base.quantities import Packets, Seconds
-from forebay.theory.design.design import design
+from forebay._base.quantities import Packets, Seconds
+from forebay.control.design import design
 
 GAINS = {"a": "1.822e-5", "b": "1.816e-5", "interval": "6.25ms", "target": "40p"}
 

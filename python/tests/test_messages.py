@@ -9,8 +9,8 @@ import pytest
 from conftest import Cli, one_bottleneck, table
 
 import forebay
-from forebay.runs import descriptions
-from forebay.scenarios import names
+from forebay.experiment import descriptions
+from forebay.scenario import names
 
 LINK = one_bottleneck(("2s", "6s"), "20Mbit/s", "400p")
 PI = table("law", kind="pi")
@@ -63,7 +63,7 @@ def test_a_file_that_is_no_scenario_is_not_cited(
 
 def test_a_step_of_the_environment_is_named_as_its_argument() -> None:
     gymnasium = pytest.importorskip("gymnasium")
-    import forebay.gym
+    import forebay.env.gym
 
     with pytest.raises(forebay.ScenarioError, match=r'^step: found "1h", allowed: at most'):
         gymnasium.make("forebay-v0", step="1h")

@@ -13,11 +13,11 @@ import pytest
 from browser import PATIENCE_MS, browser, needs_chromium, new_page
 
 import forebay
-from forebay.figures import moving
-from forebay.figures.kinds import KINDS
-from forebay.figures.packed_columns import PackedColumns
-from forebay.figures.style import COLOURS
-from forebay.results.result import Result
+from forebay.experiment.result import Result
+from forebay.report import moving
+from forebay.report.kinds import KINDS
+from forebay.report.packed_columns import PackedColumns
+from forebay.report.style import COLOURS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not here: make set-up")
 __all__ = ["browser"]  # a fixture that is in force here

@@ -9,9 +9,9 @@ import pytest
 from conftest import SCENARIO, Cli
 
 import forebay
-from forebay.replays import claims
-from forebay.runs import experiment
-from forebay.scenarios import names
+from forebay.campaign import claims
+from forebay.experiment import experiment
+from forebay.scenario import names
 
 ROOT = Path(__file__).parents[2] / "experiments"
 

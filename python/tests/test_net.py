@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 import forebay
-from forebay.networks.network import Delivered, Lost
+from forebay.env.network import Delivered, Lost
 from tools import external_suite
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from forebay.mapping.stability import stability_map
-from forebay.theory.design.design import design
-from forebay.theory.loop.loop import Loop
-from forebay.theory.loop.many_loops import count_loops
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plants import plant_on
+from forebay.control.design import design
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.loop import Loop
+from forebay.control.many_loops import count_loops
+from forebay.control.plants import plant_on
+from forebay.control.stability import stability_map
 
 ROUND_S = 0.025
 

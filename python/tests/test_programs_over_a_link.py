@@ -22,14 +22,14 @@ from links import (
 )
 
 import forebay
+from forebay._base.temporary import own_prefix
 from forebay._native import ScenarioError
-from forebay.base.temporary import own_prefix
-from forebay.engines.link import LinkEngine
-from forebay.engines.run import RunError
-from forebay.flows.mapping import link_plans
-from forebay.flows.real import Limits
-from forebay.links import congestion
-from forebay.runs import descriptions, experiment
+from forebay.experiment import descriptions, experiment
+from forebay.experiment.run import RunError
+from forebay.linux import congestion
+from forebay.linux.flow_mapping import link_plans
+from forebay.linux.link_engine import LinkEngine
+from forebay.linux.real_flows import Limits
 
 __all__ = ["marked", "nothing_stays"]
 

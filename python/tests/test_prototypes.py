@@ -20,9 +20,9 @@ from conftest import PROTOTYPES, Cli, command, prototypes_file
 from polars.testing import assert_frame_equal
 
 import forebay
-from forebay.base.quantities import Packets, Seconds
-from forebay.runs import experiment
-from forebay.scenarios import python_laws as prototypes_of
+from forebay._base.quantities import Packets, Seconds
+from forebay.experiment import experiment
+from forebay.scenario import python_laws as prototypes_of
 
 CLASSES: dict[str, Any] = {}
 exec(PROTOTYPES, CLASSES)
@@ -152,7 +152,7 @@ HOOKED = """\
 from dataclasses import dataclass
 from typing import Annotated
 
-from forebay.base.quantities import Packets, Probability, Range, Seconds
+from forebay._base.quantities import Packets, Probability, Range, Seconds
 
 
 @dataclass

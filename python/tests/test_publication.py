@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from forebay.base.publication import publication, publish, publish_file
+from forebay._base.publication import publication, publish, publish_file
 
 
 def names(folder: Path) -> list[str]:
@@ -95,7 +95,7 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
 
 REPLACE_FOR_EVER = """
 import itertools, sys
-from forebay.base.publication import publish
+from forebay._base.publication import publish
 for generation in itertools.count(int(sys.argv[2])):
     names = [f"{i}.txt" for i in range(40)] + [f"only-{generation % 2}.txt"]
     publish(sys.argv[1], dict.fromkeys(names, str(generation)), replaces=["*.txt"])

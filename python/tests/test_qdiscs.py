@@ -10,10 +10,10 @@ import pytest
 from conftest import Cli
 
 from forebay import ScenarioError, _native
-from forebay.base import registries
+from forebay._base import registries
+from forebay.experiment import experiment
 from forebay.guide import starter
-from forebay.runs import experiment
-from forebay.scenarios import framing, qdiscs, router
+from forebay.scenario import framing, qdiscs, router
 
 LINK: dict[str, Any] = {"rate_bps": 15_000_000, "packet_bytes": 1500}
 

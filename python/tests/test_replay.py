@@ -17,13 +17,14 @@ import pytest
 from conftest import SCENARIO, command
 
 import forebay
+from forebay._base import statistics
 from forebay._native import ScenarioError, laws
-from forebay.base import statistics
-from forebay.replays import claims, measures, verdicts
-from forebay.replays import replay as replays
-from forebay.results.result import Result
-from forebay.runs import execution, experiment
-from forebay.store import choice, rows
+from forebay.campaign import claims, measures, verdicts
+from forebay.campaign import replay as replays
+from forebay.experiment import execution, experiment
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
+from forebay.experiment.result import Result
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(

@@ -16,14 +16,14 @@ import pytest
 from conftest import one_bottleneck
 
 import forebay
-from forebay.base import statistics
-from forebay.base.metrics import with_interval
-from forebay.figures import drawing, over_time
-from forebay.figures.plot import Plot
-from forebay.figures.style import COLOURS
-from forebay.pages.answers import answers
-from forebay.results.result import Result
-from forebay.runs import steady_state
+from forebay._base import statistics
+from forebay._base.metrics import with_interval
+from forebay.experiment import steady_state
+from forebay.experiment.result import Result
+from forebay.report import drawing, over_time
+from forebay.report.answers import answers
+from forebay.report.plot import Plot
+from forebay.report.style import COLOURS
 
 LAWS = ["pi", "droptail"]
 

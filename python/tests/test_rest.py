@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.mixed_senders import MixedPlant
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.mixed_senders import MixedPlant
 
 PLACES = [
     ("20ms,80ms,200ms", "cubic"),

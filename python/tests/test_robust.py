@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay.theory.design import pi_stabilising_set
-from forebay.theory.loop import frequency_response, margins
-from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.control import frequency_response, margins, pi_stabilising_set
+from forebay.control.frequency_response import Terms
+from forebay.control.loaded_link import LoadedLink
 
 RANGE = (["5Mbit/s", "50Mbit/s"], ["40ms", "200ms"], [10.0, 40.0])
 

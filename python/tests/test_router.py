@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forebay import ScenarioError
-from forebay.scenarios import router
+from forebay.scenario import router
 
 LINK: dict[str, Any] = {"rate_bps": 15_000_000, "packet_bytes": 1500, "buffer_pkts": 300}
 

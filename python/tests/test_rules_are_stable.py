@@ -10,13 +10,13 @@ import pytest
 
 import forebay
 from forebay import ScenarioError
+from forebay._base import registries
 from forebay._native import OperatingPoint
-from forebay.base import registries
-from forebay.designs import reasons
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design, design_once
-from forebay.theory.design.room import room
-from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.control.design import design
+from forebay.control.designed_law import Design, design_once
+from forebay.control.headroom import room
+from forebay.control.loaded_link import LoadedLink
+from forebay.report import design_reasons as reasons
 
 RULES = [name for name, law in registries.laws().items() if law["has_rule"] and law["modelled"]]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay import _native
-from forebay.scenarios.builder import Dumbbell, Law, typed
+from forebay.scenario.builder import Dumbbell, Law, typed
 
 #: Every number of a law, which takes any value between its bounds.
 NUMBERS = [

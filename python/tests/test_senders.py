@@ -20,16 +20,16 @@ from scipy.signal import lsim
 import forebay
 from forebay import _native, fluid
 from forebay._native import ScenarioError
-from forebay.engines.run import run
-from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import frequency_response, many_loops
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.classes_at_rest import MixedEquilibrium
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.mixed_senders import MixedPlant
-from forebay.theory.plant.plants import plant_on
-from forebay.theory.plant.senders import SENDERS
+from forebay.control import frequency_response, many_loops
+from forebay.control.class_equilibria import MixedEquilibrium
+from forebay.control.design import design
+from forebay.control.designed_law import Design
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.loop import Loop
+from forebay.control.mixed_senders import MixedPlant
+from forebay.control.plants import plant_on
+from forebay.control.senders import SENDERS
+from forebay.experiment.run import run
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]

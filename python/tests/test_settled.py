@@ -10,10 +10,10 @@ from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
-from forebay.results.result import Result
-from forebay.runs import descriptions
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plants import plant_on
+from forebay.control.loaded_link import LoadedLink
+from forebay.control.plants import plant_on
+from forebay.experiment import descriptions
+from forebay.experiment.result import Result
 
 #: PI with the gains of the paper, which are for another link: it takes a minute to settle here.
 SLOW = """

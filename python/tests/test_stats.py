@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from forebay.base import statistics
-from forebay.base.metrics import with_interval
-from forebay.runs.table import Cell, RunTable
+from forebay._base import statistics
+from forebay._base.metrics import with_interval
+from forebay.experiment.table import Cell, RunTable
 
 
 def test_an_interval_worked_by_hand() -> None:

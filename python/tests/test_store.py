@@ -20,12 +20,14 @@ import pytest
 from conftest import SCENARIO, command, run_here
 
 from forebay import ScenarioError, _native
-from forebay.pages import result_files
-from forebay.runs import execution, experiment
-from forebay.runs.experiment_runs import Runs
-from forebay.store import choice, contents, rows
-from forebay.store.store import LAYOUT, MARK, Store
-from forebay.studies import making
+from forebay.campaign import making
+from forebay.experiment import execution, experiment
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
+from forebay.experiment import store_contents as contents
+from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.store import LAYOUT, MARK, Store
+from forebay.report import result_files
 
 ROOT = Path(__file__).parents[2]
 #: Four runs of some milliseconds.
@@ -139,7 +141,7 @@ def test_readers_of_parquet_need_nothing_else(at: Path) -> None:
 
 
 def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
-    from forebay.scenarios.python_laws import load
+    from forebay.scenario.python_laws import load
 
     for _ in range(2):
         read = experiment.read(SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], sets=SHORT)

@@ -18,23 +18,25 @@ from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
-from forebay.base import quantities, statistics
+from forebay._base import quantities, statistics
+from forebay.campaign import growing, making, manifest
+from forebay.campaign.batches import Batches
+from forebay.campaign.effects import effects
+from forebay.campaign.point_gains import Gains, PointGains
+from forebay.campaign.study import Study
+from forebay.campaign.study_estimate import DESIGNED, estimate
+from forebay.campaign.study_page import html
+from forebay.campaign.study_points import Points
+from forebay.campaign.threads import Threads
 from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
-from forebay.runs import descriptions, experiment
-from forebay.scenarios import python_laws
-from forebay.store import choice, designs, rows
-from forebay.store.designs import Designs
-from forebay.studies import growing, making, manifest
-from forebay.studies.batches import Batches
-from forebay.studies.effects import effects
-from forebay.studies.estimate import DESIGNED, estimate
-from forebay.studies.page import html
-from forebay.studies.point_gains import Gains, PointGains
-from forebay.studies.points import Points
-from forebay.studies.study import Study
-from forebay.studies.threads import Threads
-from forebay.theory.design import fitted_gains
+from forebay.control import fitted_gains
+from forebay.experiment import descriptions, experiment
+from forebay.experiment import run_rows as rows
+from forebay.experiment import store_choice as choice
+from forebay.experiment import stored_designs as designs
+from forebay.experiment.stored_designs import Designs
+from forebay.scenario import python_laws
 
 SMALL = """\
 title    = "A small study"
@@ -299,7 +301,7 @@ def test_a_cluster_makes_the_same_runs(whole: Study, tmp_path: Path) -> None:
 
 
 def test_without_dask_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forebay.studies.api import workers
+    from forebay.campaign.run_study import workers
 
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ScenarioError, match=r"pip install dask distributed cryptography"):

@@ -26,7 +26,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import forebay
 from forebay import _native
-from forebay.base import registries
+from forebay._base import registries
 from forebay.guide import starter
 from forebay.studio import gains, packets, scenario, state, theory, theory_process
 from forebay.studio import server as studio_server
@@ -205,7 +205,7 @@ def test_a_design_follows_the_link_and_says_why_not(base: BaseScenario) -> None:
 
 
 def test_the_loop_is_that_of_forebay_design(base: BaseScenario) -> None:
-    from forebay.theory.design.design import design
+    from forebay.control.design import design
 
     texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
     now = state.parse(texts, base.start)

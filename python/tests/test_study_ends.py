@@ -19,13 +19,13 @@ import pytest
 from conftest import command, started
 from test_studies import GRID, SMALL, environment, run
 
-from forebay.base import progress
-from forebay.base.progress import Progress
+from forebay._base import progress
+from forebay._base.progress import Progress
+from forebay.campaign import cluster, making
+from forebay.campaign.batches import FIRST_RUNS
+from forebay.campaign.study_points import Points
 from forebay.cli import study
-from forebay.store import choice
-from forebay.studies import cluster, making
-from forebay.studies.batches import FIRST_RUNS
-from forebay.studies.points import Points
+from forebay.experiment import store_choice as choice
 
 #: Hundreds of runs of some milliseconds, and some of a second.
 MANY = SMALL.replace("seeds    = 2", "seeds = 40") + GRID
@@ -155,7 +155,7 @@ def test_what_hangs_is_no_scheduler() -> None:
     import socket
 
     from forebay import ScenarioError
-    from forebay.studies import cluster
+    from forebay.campaign import cluster
 
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -21,10 +21,10 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 
 import forebay
-from forebay.figures import drawing, over_time, parts, style
-from forebay.figures.plot import Plot
-from forebay.figures.style import STYLE
-from forebay.mapping.paper_figures import FIGURES
+from forebay.campaign.control_figures import FIGURES
+from forebay.report import drawing, over_time, parts, style
+from forebay.report.plot import Plot
+from forebay.report.style import STYLE
 
 
 @pytest.fixture

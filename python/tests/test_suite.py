@@ -14,9 +14,10 @@ from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
-from forebay.runs import experiment
-from forebay.suites import advice, scenarios
-from forebay.suites.results import Case, Suite
+from forebay.campaign import suite_advice as advice
+from forebay.campaign import suite_scenarios as scenarios
+from forebay.campaign.suite_results import Case, Suite
+from forebay.experiment import experiment
 
 SETTINGS = scenarios.find("rfc7928")
 FILES = SETTINGS.scenarios()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay.base import quantities
-from forebay.figures.plot import Plot
-from forebay.pages import report
-from forebay.results.result import Result
-from forebay.scenarios.axes import sweep_axes
+from forebay._base import quantities
+from forebay.experiment.result import Result
+from forebay.report import report
+from forebay.report.plot import Plot
+from forebay.scenario.axes import sweep_axes
 
 SCENARIO = """\
 title    = "A sweep"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forebay import _native
-from forebay.base import registries
+from forebay._base import registries
 
 LINK = {
     "queue": None,

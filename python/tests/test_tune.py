@@ -22,14 +22,13 @@ from conftest import Cli, command
 from scipy import stats as scipy_stats
 
 from forebay import ScenarioError
+from forebay._base import statistics
+from forebay._base.progress import Progress
 from forebay._native import LawModel
-from forebay.base import statistics
-from forebay.base.progress import Progress
-from forebay.scenarios import router
-from forebay.store import choice
-from forebay.theory.design import fitted_gains
-from forebay.theory.loop import disturbances
-from forebay.theory.loop.loop import Loop
+from forebay.control import disturbances, fitted_gains
+from forebay.control.loop import Loop
+from forebay.experiment import store_choice as choice
+from forebay.scenario import router
 from forebay.tuning import (
     calm_regions,
     candidates,
@@ -623,7 +622,7 @@ def test_a_second_search_is_not_waited_for(tmp_path: Path) -> None:
     """Keeping the first loads polars, whose handler had Ctrl-C heard when the next one ended."""
     asks = """
 import sys
-from forebay.store import choice
+from forebay.experiment import choice
 from forebay.tuning import parallel_search
 from forebay.tuning.ranges import Ranges
 

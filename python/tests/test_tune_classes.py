@@ -10,9 +10,9 @@ from calm_pi import fastest_calm_pi
 from conftest import Cli
 
 from forebay import ScenarioError
-from forebay.base import quantities
-from forebay.theory.plant.mixed_senders import MixedLoop
-from forebay.theory.plant.senders import SENDERS
+from forebay._base import quantities
+from forebay.control.mixed_senders import MixedLoop
+from forebay.control.senders import SENDERS
 from forebay.tuning import candidates, check, local_models
 from forebay.tuning.candidates import Candidate
 from forebay.tuning.ranges import Ranges

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from forebay.figures.plot import Plot
+from forebay.report.plot import Plot
 
 
 def drawn_again() -> Plot:

@@ -25,18 +25,20 @@ import pytest
 from conftest import Cli, command
 
 import forebay
+from forebay._base import quantities
 from forebay._native import ScenarioError
-from forebay.base import quantities
-from forebay.engines.link import LinkEngine
-from forebay.flows import real, transfers
-from forebay.flows.mapping import LEAD_S, RETURN_RATE, link_plans
-from forebay.flows.transfers import Mice, Web
-from forebay.links import LinkError, settings
-from forebay.links import run as run_link
-from forebay.results.result import Result
-from forebay.runs import execution, experiment
-from forebay.validation import comparison, page
-from forebay.validation.comparison import METRICS, Row, Side, ValidatedScenario, compare
+from forebay.comparison import engine_comparison as comparison
+from forebay.comparison import validation_page as page
+from forebay.comparison.engine_comparison import METRICS, Row, Side, ValidatedScenario, compare
+from forebay.experiment import execution, experiment
+from forebay.experiment.result import Result
+from forebay.linux import LinkError, transfers
+from forebay.linux import link_settings as settings
+from forebay.linux import real_flows as real
+from forebay.linux import run as run_link
+from forebay.linux.flow_mapping import LEAD_S, RETURN_RATE, link_plans
+from forebay.linux.link_engine import LinkEngine
+from forebay.linux.transfers import Mice, Web
 from tools.docs import files
 
 SCENARIO = """\

@@ -58,11 +58,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_has_the_first_process_of_guests(wheel: Path) -> None:
     """Git ignores the program, and what Git ignores maturin leaves out unless it is named."""
-    program = ROOT / "python/forebay/guests/forebay-guest"
+    program = ROOT / "python/forebay/linux/forebay-guest"
     if not program.exists():
         pytest.skip("`make guest` builds it")
     with zipfile.ZipFile(wheel) as archive:
-        entry = archive.getinfo("forebay/guests/forebay-guest")
+        entry = archive.getinfo("forebay/linux/forebay-guest")
         assert entry.external_attr >> 16 & 0o111
         assert archive.read(entry) == program.read_bytes()
 

@@ -11,8 +11,8 @@ from conftest import one_bottleneck, table, two_laws
 from rich.console import Console
 
 import forebay
-from forebay.base.metrics import TRAFFIC_METRICS
-from forebay.pages import tables, terminal
+from forebay._base.metrics import TRAFFIC_METRICS
+from forebay.report import tables, terminal
 
 
 def flows(label: str, count: int, rtt: str | list[str]) -> str:

@@ -9,12 +9,12 @@ import pytest
 
 import forebay
 from forebay import _native
-from forebay.base import quantities, words
-from forebay.base.words import quantity, short_time
-from forebay.pages.description import describe
-from forebay.runs import descriptions, experiment
-from forebay.runs.execution import Execution
-from forebay.runs.experiment_runs import Runs
+from forebay._base import quantities, words
+from forebay._base.words import quantity, short_time
+from forebay.experiment import descriptions, experiment
+from forebay.experiment.execution import Execution
+from forebay.experiment.experiment_runs import Runs
+from forebay.report.description import describe
 
 
 @pytest.mark.parametrize(

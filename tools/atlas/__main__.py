@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from forebay._native import ScenarioError
-from forebay.store import choice
-from forebay.store.designs import Designs
-from forebay.studies.points import Points
+from forebay.campaign.study_points import Points
+from forebay.experiment import store_choice as choice
+from forebay.experiment.stored_designs import Designs
 from tools.atlas import page
 
 SCENARIO = "studies/atlas"

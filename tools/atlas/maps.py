@@ -11,9 +11,9 @@ import polars as pl
 from matplotlib.colors import LogNorm, Normalize, to_rgb
 from matplotlib.patches import Patch, Rectangle
 
-from forebay.figures import parts
-from forebay.figures.plot import Plot, styled
-from forebay.figures.style import COLOURS
+from forebay.report import parts
+from forebay.report.plot import Plot, styled
+from forebay.report.style import COLOURS
 from tools.atlas import places
 from tools.atlas.places import FLOWS, RATE, RTT, Axis, BestInPart
 from tools.atlas.runs import LEAST_S, Runs

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
+from forebay._base.publication import publish
 from forebay._native import RESULTS_VERSION
-from forebay.base.publication import publish
-from forebay.pages.templates import markdown as page_markdown
-from forebay.runs.steady_state import FULL, MISSED
-from forebay.store.store import Store
-from forebay.studies.effects import effects
-from forebay.studies.points import Points
-from forebay.studies.study import Study
+from forebay.campaign.effects import effects
+from forebay.campaign.study import Study
+from forebay.campaign.study_points import Points
+from forebay.experiment.steady_state import FULL, MISSED
+from forebay.experiment.store import Store
+from forebay.report.templates import markdown as page_markdown
 from tools.atlas import maps, places
 from tools.atlas.places import FLOWS, RATE, RTT, WINDOW, Axis
 from tools.atlas.runs import AXES, KEEPS_UP, LEAST_S, METRICS, Runs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from forebay.runs.table import RunTable
+from forebay.experiment.table import RunTable
 from tools.atlas.runs import KEEPS_UP, LEAST_S
 
 #: Fewest points of which a part of the map says anything.
@@ -70,7 +70,7 @@ WINDOW = Axis(
 class BestInPart:
     """The best law of a part of the map. law: None where too few points are there.
 
-    alike: laws over which its lead may be chance, by `forebay.base.statistics.best` over the
+    alike: laws over which its lead may be chance, by `forebay._base.statistics.best` over the
     points, in the order of their delays. delay_s: geometric mean. behind: the next law that is
     worse beyond chance.
     """

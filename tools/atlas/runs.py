@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from forebay import _native
-from forebay.runs.steady_state import FULL, MISSED
-from forebay.store import rows
-from forebay.store.store import Store
-from forebay.studies import manifest
-from forebay.studies.points import Points
+from forebay.campaign import manifest
+from forebay.campaign.study_points import Points
+from forebay.experiment import run_rows as rows
+from forebay.experiment.steady_state import FULL, MISSED
+from forebay.experiment.store import Store
 
 #: The axes of the study: what its scenario calls them, and what they are called here.
 AXES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forebay.pages.tables import markdown_table
+from forebay.report.tables import markdown_table
 
 #: A column: name, unit, meaning.
 Column = tuple[str, str, str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forebay import _native
-from forebay.base.metrics import COST
-from forebay.pages.tables import markdown_table
+from forebay._base.metrics import COST
+from forebay.report.tables import markdown_table
 from tools.docs import files
 
 

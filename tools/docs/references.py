@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forebay.guide import cite
-from forebay.pages.tables import markdown_table
+from forebay.report.tables import markdown_table
 
 PAGE = """\
 # References, and how to cite

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from forebay import _native
-from forebay.pages.tables import bounds, markdown_table
+from forebay.report.tables import bounds, markdown_table
 
 if TYPE_CHECKING:
     from forebay._native import RegistryEntry

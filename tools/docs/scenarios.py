@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay import _native
-from forebay.pages.tables import bounds, markdown_table
+from forebay.report.tables import bounds, markdown_table
 from tools.docs import examples
 
 if TYPE_CHECKING:

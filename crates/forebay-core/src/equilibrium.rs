@@ -66,7 +66,7 @@ impl Flows for RenoFlows {
 
 /// Flows of Reno with ACKs as their clock and windows in sawteeth: with n packets in flight and
 /// W = n + ½, they rest where (1 − p)b² = κ·p·W²·a², a = 1 + n·p, b = 1 + κ·n·p
-/// (`python/forebay/theory/plant/ack_clocking.py` has the equations).
+/// (`python/forebay/control/ack_clocking.py` has the equations).
 #[derive(Clone, Copy, Debug)]
 pub struct AckClockedFlows {
     pub reno: RenoFlows,

@@ -1,5 +1,5 @@
 //! A law in 64-bit integers, as the kernel runs it: its numbers in the units of
-//! `python/forebay/kernel/bpf/fixed.h`.
+//! `python/forebay/linux/bpf/fixed.h`.
 
 use crate::cast::whole_i64;
 use crate::difference::Coefficients;

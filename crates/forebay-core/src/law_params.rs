@@ -21,7 +21,7 @@ pub trait LawParams: Params + 'static {
     fn build(&self, site: &Site) -> Box<dyn Law>;
 
     /// The law in fixed point, where the kernel can run it: its header is `laws/<kind>.h` in
-    /// `python/forebay/kernel/bpf`. `None` of others.
+    /// `python/forebay/linux/bpf`. `None` of others.
     ///
     /// # Errors
     /// A parameter that would saturate, or that the kernel's header does not have.

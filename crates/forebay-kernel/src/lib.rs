@@ -1,4 +1,4 @@
-//! The kernel's laws on the host: the headers of `python/forebay/kernel/bpf`, which the kernel runs
+//! The kernel's laws on the host: the headers of `python/forebay/linux/bpf`, which the kernel runs
 //! in fixed point, as the C compiler of this machine makes them. Tests hold them beside the laws in
 //! Rust; nothing else uses this crate.
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// The Python function that decompresses data files and reads their encoding.
-const DATA: (&str, &str) = ("forebay.base.input_file", "data");
+const DATA: (&str, &str) = ("forebay._base.input_file", "data");
 
 /// Gives `reading` what `read`, a function from a name to bytes or None, has of the files that the
 /// scenario names.

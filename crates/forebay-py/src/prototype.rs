@@ -1,4 +1,4 @@
-//! Laws written in Python as entries like those of the registry: `python/forebay/scenarios/python_laws.py`
+//! Laws written in Python as entries like those of the registry: `python/forebay/scenario/python_laws.py`
 //! finds and describes them, with their parameters.
 
 use forebay_core::cast::whole_i64;
@@ -17,7 +17,7 @@ use crate::hooks::{Made, PyLaw};
 use crate::laws::read_value;
 use crate::ScenarioError;
 
-/// `forebay.scenarios.python_laws.Described`.
+/// `forebay.scenario.python_laws.Described`.
 #[derive(FromPyObject)]
 struct Described<'py> {
     kind: String,
@@ -29,7 +29,7 @@ struct Described<'py> {
     made: Bound<'py, PyAny>,
 }
 
-/// `forebay.scenarios.python_laws.Parameter`.
+/// `forebay.scenario.python_laws.Parameter`.
 #[derive(FromPyObject)]
 struct Parameter<'py> {
     name: String,
@@ -51,7 +51,7 @@ struct Prototype {
 }
 
 /// Puts into `options` the laws in Python that the scenario or the command line names, loaded by
-/// `forebay.scenarios.python_laws`; `brought` are classes to run as they are.
+/// `forebay.scenario.python_laws`; `brought` are classes to run as they are.
 pub fn add(
     py: Python,
     options: &mut Options,
@@ -64,7 +64,7 @@ pub fn add(
     if wanted.is_empty() && brought.is_empty() {
         return Ok(());
     }
-    let module = py.import("forebay.scenarios.python_laws")?;
+    let module = py.import("forebay.scenario.python_laws")?;
     for (kind, in_file) in wanted {
         let scenario = in_file.then_some(file);
         let described = module.call_method1("named", (&kind, scenario))?;

@@ -12,8 +12,8 @@ use crate::record::record;
 use crate::{files, prototype, ScenarioError};
 
 /// Python's modules for what a scenario needs beside its text.
-const SAMPLES: &str = "forebay.scenarios.samples";
-pub const GAINS: &str = "forebay.runs.automatic_gains";
+const SAMPLES: &str = "forebay.scenario.samples";
+pub const GAINS: &str = "forebay.experiment.automatic_gains";
 
 /// Numbers of laws at a point: the number of the law, and its parameters.
 pub type PointGains<'py> = Vec<(usize, Vec<(String, Bound<'py, PyAny>)>)>;

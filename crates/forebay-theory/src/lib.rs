@@ -1,7 +1,7 @@
 //! Linear loops of TCP, queue and law, once `forebay-core` has said where flows settle and what the law
 //! is there.
 //!
-//! Numbers in, numbers out: which loop they are of is said in `python/forebay/theory`.
+//! Numbers in, numbers out: which loop they are of is said in `python/forebay/control`.
 
 #![forbid(unsafe_code)]
 

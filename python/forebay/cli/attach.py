@@ -16,7 +16,7 @@ from forebay.cli.main import FAILED
 from forebay.cli.options import LawKind, Settings, print_table, settings
 
 if TYPE_CHECKING:
-    from forebay.kernel.statistics import LawCounts
+    from forebay.linux.law_statistics import LawCounts
 
 #: Of a device that is there no more, or is another by the same name.
 GONE = " (gone)"
@@ -26,8 +26,8 @@ Device = Annotated[str, typer.Argument(metavar="DEV", help="Network device, such
 @contextmanager
 def _kernel() -> Iterator[None]:
     """Print what the kernel refuses as one line."""
-    from forebay.kernel.devices import shown
-    from forebay.kernel.programs import KernelError
+    from forebay.linux.devices import shown
+    from forebay.linux.programs import KernelError
 
     try:
         yield
@@ -63,8 +63,8 @@ def attach(
         6.16); what the kernel offers if it is left out.
     dry_run: Print what would be done, and do nothing.
     """
-    from forebay.kernel import attachments
-    from forebay.kernel.devices import quoted, shown
+    from forebay.linux import attachments
+    from forebay.linux.devices import quoted, shown
 
     act = attachments.plan if dry_run else attachments.attach
     with _kernel():
@@ -98,8 +98,8 @@ def detach(
     device DEV: Network device, by its present name.
     stale: Remove the records of devices that are gone, and damaged ones, instead.
     """
-    from forebay.kernel import detachment
-    from forebay.kernel.devices import shown
+    from forebay.linux import detachment
+    from forebay.linux.devices import shown
 
     if stale == (device is not None):
         raise ScenarioError("detach: give a device, or --stale without one")
@@ -129,7 +129,7 @@ def set_(
 
     changes KEY=VALUE: A parameter of the law, such as target=30p, or rate=20Mbit/s of its shaper.
     """
-    from forebay.kernel import attachments
+    from forebay.linux import attachments
 
     with _kernel():
         attachments.change(device, settings(changes))
@@ -153,7 +153,7 @@ def stats(
     """
     import time
 
-    from forebay.kernel import statistics
+    from forebay.linux import law_statistics as statistics
 
     heading: list[str] = []
     while True:
@@ -189,10 +189,10 @@ def list_(*, as_json: bool = False) -> None:
     """
     from dataclasses import asdict
 
-    from forebay.base import quantities
-    from forebay.base.terminal_table import Column
-    from forebay.kernel import presence, records
-    from forebay.kernel.devices import quoted, shown
+    from forebay._base import quantities
+    from forebay._base.terminal_table import Column
+    from forebay.linux import presence, records
+    from forebay.linux.devices import quoted, shown
 
     attached, _ = records.read()
     _print_problems()
@@ -223,7 +223,7 @@ def list_(*, as_json: bool = False) -> None:
 
 def _print_problems() -> None:
     """Name the records that cannot be used, a line each."""
-    from forebay.kernel import records
+    from forebay.linux import records
 
     for problem in records.read()[1]:
         print(problem, file=sys.stderr)
@@ -231,10 +231,10 @@ def _print_problems() -> None:
 
 def _show(all_counts: list[LawCounts], heading: list[str]) -> list[str]:
     """Print a table, without its heading where that is as `heading`; return the heading."""
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, RowGroup
+    from forebay._base import terminal_table
+    from forebay._base.terminal_table import Column, RowGroup
     from forebay.cli.options import console
-    from forebay.kernel.devices import shown
+    from forebay.linux.devices import shown
 
     heads = [
         *("device", "law", "queue [packets]", "mean", "deviation", "delay [ms]", "signals [%]"),

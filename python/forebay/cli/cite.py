@@ -21,7 +21,7 @@ def cite(
         folder of results; Forebay alone if none is named.
     """
     from forebay.guide import cite as guide
-    from forebay.scenarios import names as named
+    from forebay.scenario import names as named
 
     names: list[str] = []
     for text in name or ():

@@ -23,8 +23,8 @@ def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOption
     b B: Another one.
     out: Folder for the page and the numbers; results/compare-A-B if it is left out.
     """
-    from forebay.comparisons import page
-    from forebay.comparisons.compare import compare as compared
+    from forebay.comparison import comparison_page as page
+    from forebay.comparison.compare import compare as compared
 
     found = compared(a, b, metric_names(metric))
     command = command_line()

@@ -14,28 +14,28 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def laws(incomplete: str) -> list[str]:
     """Names of laws."""
-    from forebay.base import registries
+    from forebay._base import registries
 
     return _beginning(registries.laws(), incomplete)
 
 
 def queues(incomplete: str) -> list[str]:
     """Names of queue disciplines."""
-    from forebay.base import registries
+    from forebay._base import registries
 
     return _beginning(registries.queues(), incomplete)
 
 
 def engines(incomplete: str) -> list[str]:
     """Names of engines."""
-    from forebay.engines import NAMES
+    from forebay.experiment.engines import NAMES
 
     return _beginning(NAMES, incomplete)
 
 
 def senders(incomplete: str) -> list[str]:
     """Senders of `--tcp`."""
-    from forebay.theory.plant.senders import SENDERS
+    from forebay.control.senders import SENDERS
 
     return _beginning(SENDERS, incomplete)
 

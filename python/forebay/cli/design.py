@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from forebay._base.quantities import DOTS, range_ends
 from forebay._native import ScenarioError
-from forebay.base.quantities import DOTS, range_ends
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import L4sFlows, LawKind, OutputOptions, Settings, Tcp, console, settings
@@ -56,10 +56,10 @@ def design(
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
         _for_range(law, rate, rtt, flows, packet, target, settings(set_), l4s_flows, tcp, call)
         return
-    from forebay.theory.design.design import design as designed
+    from forebay.control.design import design as designed
 
     if export is not None:
-        from forebay.designs import export as exported
+        from forebay.control import export as exported
 
         exported.check(export)
     result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp)
@@ -69,7 +69,7 @@ def design(
         exported.save(result.loop, export)
     written = []
     if call.folder is not None:
-        from forebay.designs import files
+        from forebay.report import design_files as files
 
         written = files.write(result, call.folder)
     if call.as_json:
@@ -77,7 +77,7 @@ def design(
         return
     from rich.console import Console
 
-    from forebay.designs import terminal
+    from forebay.report import design_terminal as terminal
 
     terminal.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
 
@@ -95,7 +95,7 @@ def _for_range(
     call: Invocation,
 ) -> None:
     """One PI for every corner of the ranges."""
-    from forebay.theory.design import pi_stabilising_set
+    from forebay.control import pi_stabilising_set
 
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if "," in text and (DOTS in text or key == "--flows"):
@@ -121,13 +121,13 @@ def _for_range(
     )
     written = []
     if call.folder is not None:
-        from forebay.designs import files
+        from forebay.report import design_files as files
 
         written = files.write_range(result, call.folder)
     if call.as_json:
         print(json.dumps(result.as_json()))
         return
-    from forebay.designs import terminal
+    from forebay.report import design_terminal as terminal
 
     terminal.show_range(console(80), result)
     print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
@@ -144,7 +144,7 @@ def _link(
 ) -> tuple[str, str, str, str]:
     """What is given, and the rest from a file of `forebay identify`."""
     if path is not None:
-        from forebay.identification import link_file
+        from forebay.control import identified_link as link_file
 
         link = link_file.read_link(path)
         rate, packet = rate or link.rate, packet or link.packet

@@ -21,8 +21,8 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
     device [DEVICE]: Look instead whether packets wait at this network device.
     as_json: Print JSON instead of a table.
     """
-    from forebay.base import progress
-    from forebay.links import doctor as doctors
+    from forebay._base import progress
+    from forebay.linux import doctor as doctors
 
     with progress.status("looking at this machine"):
         found = [doctors.queue(device)] if device else list(doctors.findings())
@@ -33,7 +33,7 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
     else:
         from rich.text import Text
 
-        from forebay.base.terminal_table import Cell, Column
+        from forebay._base.terminal_table import Cell, Column
 
         columns = [
             Column("what", left=True),

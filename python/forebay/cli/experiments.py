@@ -18,7 +18,7 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
     """
     import tomllib
 
-    from forebay.scenarios import names
+    from forebay.scenario import names
 
     known = names.scenarios()
     folder = (name or "").strip("/")
@@ -39,7 +39,7 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
             about = {key: titles[one].get(key, "") for key in ("title", "source")}
             print(json.dumps({"name": one, **about, "file": str(file)}))
         return
-    from forebay.base.terminal_table import Column
+    from forebay._base.terminal_table import Column
 
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[one, str(titles[one].get("title", ""))] for one in chosen]

@@ -23,7 +23,7 @@ def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explain
     from rich.table import Table
     from rich.text import Text
 
-    from forebay.base.terminal_table import Column
+    from forebay._base.terminal_table import Column
     from forebay.guide import explain as guide
 
     found = guide.find(key)

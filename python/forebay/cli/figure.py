@@ -26,10 +26,10 @@ def figure(
     name [NAME]...: Figures to draw; without any, their names.
     out: Where they go.
     """
-    from forebay.base import output_folder
-    from forebay.base.publication import publish
-    from forebay.figures import style as styles
-    from forebay.mapping.paper_figures import FIGURES
+    from forebay._base import output_folder
+    from forebay._base.publication import publish
+    from forebay.campaign.control_figures import FIGURES
+    from forebay.report import style as styles
 
     styles.use(style)
     if not name:

@@ -25,7 +25,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.results.result import Result
+    from forebay.experiment.result import Result
 
 Row = dict[str, str | float | None]
 
@@ -73,10 +73,10 @@ def fluid(
     out: Where the figures go; results/NAME-fluid for a scenario NAME.toml.
     as_json: Print one JSON object per line of the table; figures only with --out.
     """
-    from forebay.engines.fluid import Fluid
+    from forebay.experiment import experiment
+    from forebay.experiment.result import Result
     from forebay.fluid import packets, traces
-    from forebay.results.result import Result
-    from forebay.runs import experiment
+    from forebay.fluid.engine import Fluid
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
@@ -112,11 +112,11 @@ def fluid(
 
 def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None:
     """Draws the figures, prints the table, and what a reader must know of it."""
-    from forebay.base.publication import publish
+    from forebay._base.publication import publish
+    from forebay.experiment import descriptions
     from forebay.fluid import packets, picture
     from forebay.fluid.traces import Traces
-    from forebay.pages import terminal
-    from forebay.runs import descriptions
+    from forebay.report import terminal
 
     rows: list[Row]
     if len(results) > 1:
@@ -157,8 +157,8 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
 def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
     """Who gets what of the bottleneck in a row of the table, means over the seeds, by the labels of
     the traffic; empty where it is one alone."""
-    from forebay.base import quantities
-    from forebay.base.metrics import TRAFFIC_METRICS
+    from forebay._base import quantities
+    from forebay._base.metrics import TRAFFIC_METRICS
 
     labels = [point.label for point in result.plan.points]
     point, law = labels.index(str(row["point"])), result.plan.laws.index(str(row["law"]))
@@ -174,7 +174,7 @@ def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
 
 
 def _print(rows: list[Row]) -> None:
-    from forebay.base.terminal_table import Column
+    from forebay._base.terminal_table import Column
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]

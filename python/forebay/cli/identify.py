@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forebay._base import quantities
+from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
-from forebay.base import quantities
-from forebay.base.words import in_figures
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
-    from forebay.base.publication import Content
-    from forebay.identification.estimate import Identified
-    from forebay.identification.queue_records import QueueRecord
-    from forebay.identification.response import IdentifiedResponse
+    from forebay._base.publication import Content
+    from forebay.control.identified_response import IdentifiedResponse
+    from forebay.control.queue_estimate import Identified
+    from forebay.control.queue_records import QueueRecord
 
 #: Most queues that are shown in full.
 MOST = 50
@@ -53,7 +53,9 @@ def identify(
     interval: Between samples of a log without times, such as 100ms.
     out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
     """
-    from forebay.identification import estimate, queue_records, response
+    from forebay.control import identified_response as response
+    from forebay.control import queue_estimate as estimate
+    from forebay.control import queue_records
 
     def seconds(key: str, text: str | None) -> float | None:
         return None if text is None else quantity(key, text, "time")
@@ -121,8 +123,9 @@ def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
 def _write(
     found: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
 ) -> None:
-    from forebay.base.publication import publish
-    from forebay.identification import link_file, picture
+    from forebay._base.publication import publish
+    from forebay.control import identified_link as link_file
+    from forebay.report import identification_picture as picture
 
     for i, (numbers, loop) in enumerate(found):
         end = "" if len(found) == 1 else f"-{i + 1}"

@@ -52,9 +52,9 @@ def init(
     device NAME: The router's device towards the line, in the printed commands.
     force: Replace a file that is there.
     """
-    from forebay.base import output_folder
+    from forebay._base import output_folder
+    from forebay.experiment import experiment
     from forebay.guide import starter
-    from forebay.runs import experiment
 
     printed = str(file) == experiment.STDIN
     name = "my-link.toml" if printed else file.name

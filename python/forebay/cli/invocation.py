@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from forebay.base import signals
-from forebay.base.output import outlive_reader
+from forebay._base import signals
+from forebay._base.output import outlive_reader
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -27,9 +27,9 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.runs.execution import Execution
-    from forebay.runs.experiment import Experiment
-    from forebay.store.store import Store
+    from forebay.experiment.execution import Execution
+    from forebay.experiment.experiment import Experiment
+    from forebay.experiment.store import Store
 
 RESULTS = Path("results")
 
@@ -51,8 +51,8 @@ def repeating(name: str, *words: str, **options: object) -> str:
 
 def result_name(file: Path) -> str:
     """What a result is called whose scenario is this file or experiment."""
-    from forebay.runs import experiment
-    from forebay.scenarios import names
+    from forebay.experiment import experiment
+    from forebay.scenario import names
 
     return "stdin" if str(file) == experiment.STDIN else names.stem(file)
 
@@ -76,8 +76,8 @@ class Invocation:
         command: the line that repeats this; with it, a folder that has the result of another
         command is refused (`output_folder.claim`, which gets `claim`, too). Raises `ScenarioError`.
         """
-        from forebay.base import output_folder
-        from forebay.figures import style
+        from forebay._base import output_folder
+        from forebay.report import style
 
         style.use(output.style)
         folder = output.out
@@ -94,7 +94,7 @@ class Invocation:
 
     def store(self, runs: StoreOptions) -> Store | None:
         """The store of runs; without a folder none that nobody has asked for."""
-        from forebay.store import choice
+        from forebay.experiment import store_choice as choice
 
         return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
 
@@ -127,8 +127,8 @@ class Invocation:
         list of Execution
             One for each experiment; after an interruption or a failure, those that had begun.
         """
-        from forebay.base import progress
-        from forebay.runs import execution
+        from forebay._base import progress
+        from forebay.experiment import execution
 
         store = self.store(making)
         waiting = [meanwhile] if meanwhile is not None else []

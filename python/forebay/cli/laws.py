@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forebay._base import registries
+from forebay._base.suggestions import hint
 from forebay._native import ScenarioError
-from forebay.base import registries
-from forebay.base.suggestions import hint
 from forebay.cli import completion
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, print_table
@@ -75,13 +75,13 @@ def _list(
         print(json.dumps(plain, indent=1))
         return
     if not names:
-        from forebay.base.terminal_table import Column
+        from forebay._base.terminal_table import Column
 
         columns = [Column("name", left=True), Column("what it is", sentence=True)]
         screen = print_table(columns, [[it["name"], it["title"]] for it in entries])
         group = "laws" if example is _law_example else "queues"
         screen.print(f"forebay {group} NAME shows one whole", style="dim")
         return
-    from forebay.pages import terminal
+    from forebay.report import terminal
 
     terminal.registry(console(), entries, example)

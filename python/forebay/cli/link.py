@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 import forebay._native as _native
-from forebay.base import signals
+from forebay._base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.main import FAILED
 from forebay.cli.options import NoReport, OpenPage, open_page
@@ -22,7 +22,7 @@ from forebay.cli.options import settings as parameters
 
 if TYPE_CHECKING:
     from forebay._native import LinkOptionInfo, LinkReady
-    from forebay.links import Outcome
+    from forebay.linux import Outcome
 
 #: Where help shows each group of options.
 PANELS = {"link": None, "up": "Client to server, where it differs", "run": "Run"}
@@ -96,8 +96,8 @@ def link(
     flent DIR: Write each direction there as a data file of flent, NAME.flent.gz.
     quiet: Print only errors and void runs.
     """
-    from forebay.base import output_folder
-    from forebay.links.settings import OPTIONS, designed
+    from forebay._base import output_folder
+    from forebay.linux.link_settings import OPTIONS, designed
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
@@ -153,13 +153,13 @@ def link(
         sys.stdout.flush()
     if observed.capture_failed:
         _say(f"{pcap}: {observed.capture_failed}")
-    from forebay.links.outcome import Outcome
-    from forebay.pages import result_files
+    from forebay.linux.link_outcome import Outcome
+    from forebay.report import result_files
 
     outcome = Outcome(wanted, words, server, observed)
     _tell(outcome, out, quiet=quiet)
     if flent is not None and outcome.measured:
-        from forebay.results import flent as data_files
+        from forebay.experiment import flent as data_files
 
         data_files.write(outcome.result(), flent)
     if out is not None and outcome.measured:
@@ -177,7 +177,8 @@ def link(
 
 def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
     """Says how a run went; exits where its program was not started."""
-    from forebay.links import process, summary
+    from forebay.linux import link_process as process
+    from forebay.linux import link_summary as summary
 
     observed = outcome.observed
     if observed.not_started is not None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay.base import output, signals
+from forebay._base import output, signals
 
 if TYPE_CHECKING:
     import typer
@@ -97,8 +97,8 @@ def _interrupted() -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
+    from forebay._base import input_file
     from forebay._native import ScenarioError
-    from forebay.base import input_file
     from forebay.cli.app import app
 
     try:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forebay.base import signals
-from forebay.base.quantities import DOTS
-from forebay.base.words import in_figures
+from forebay._base import signals
+from forebay._base.quantities import DOTS
+from forebay._base.words import in_figures
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import (
@@ -27,7 +27,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.mapping.stability_map import StabilityMap
+    from forebay.control.stability_map import StabilityMap
 
 
 @with_options
@@ -65,8 +65,8 @@ def stability_map(
     simulate: Packet simulations along an axis; 0 for none.
     out: Folder for the map; results/map-LAW if it is left out.
     """
-    from forebay.mapping import stability_map as mapped
-    from forebay.store import choice
+    from forebay.control import stability_map as mapped
+    from forebay.experiment import store_choice as choice
 
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
     out = call.folder
@@ -96,8 +96,8 @@ def stability_map(
 
 
 def _show_packets(drawn: StabilityMap, axis: str) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, RowGroup
+    from forebay._base import terminal_table
+    from forebay._base.terminal_table import Column, RowGroup
 
     per_unit = 1e-6 if axis == "rate" else 1e3
     columns = [
@@ -149,7 +149,7 @@ def _write(drawn: StabilityMap, axis: str, out: Path) -> None:
     """The picture and the cells."""
     import polars as pl
 
-    from forebay.base.publication import publish
+    from forebay._base.publication import publish
 
     rows, columns = drawn.stable.shape
     table = pl.DataFrame(

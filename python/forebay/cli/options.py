@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.base import quantities
+from forebay._base import quantities
 from forebay.cli import completion
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebay.base.terminal_table import Cell, Column
+    from forebay._base.terminal_table import Cell, Column
 
 #: Options that mean the same in every command that has them; a command's docstring has its words
 #: for those that have none here (`declaration`).
@@ -182,7 +182,7 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
 
 def metric_names(given: Sequence[str] | None) -> list[str]:
     """The names of `--metric`. Raises `ScenarioError`."""
-    from forebay.base.metrics import check_metrics
+    from forebay._base.metrics import check_metrics
 
     names = [name.strip() for some in given or () for name in some.split(",")]
     check_metrics(names, key="--metric")
@@ -198,7 +198,7 @@ def print_table(
     keys: int = 1,
 ) -> Console:
     """Prints a table on `console(width)`, which is returned; `keys` columns name a row."""
-    from forebay.base import terminal_table
+    from forebay._base import terminal_table
 
     screen = console(width)
     terminal_table.show(screen, columns, [terminal_table.RowGroup(rows, title)], keys=keys)

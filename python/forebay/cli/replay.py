@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from forebay._base import signals
+from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
-from forebay.base import signals
-from forebay.base.temporary import temporary_folder
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating
 from forebay.cli.main import FAILED
@@ -32,9 +32,9 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.replays.claims import Paper
-    from forebay.replays.replay import ReplayedPaper
-    from forebay.replays.verdicts import Verdict
+    from forebay.campaign.claims import Paper
+    from forebay.campaign.replay import ReplayedPaper
+    from forebay.campaign.verdicts import Verdict
 
 
 @with_options
@@ -63,11 +63,11 @@ def replay(
     set_: Set a key in every experiment, such as traffic.0.min_rto=1s.
     experiments DIR: Where the papers' experiments are.
     """
-    from forebay.base import output_folder, progress
-    from forebay.base.publication import publish_file
-    from forebay.replays import replay as replays
-    from forebay.runs import execution
-    from forebay.store import choice
+    from forebay._base import output_folder, progress
+    from forebay._base.publication import publish_file
+    from forebay.campaign import replay as replays
+    from forebay.experiment import execution
+    from forebay.experiment import store_choice as choice
 
     wanted = replays.plan(paper, seeds, settings(set_), experiments, engine)
     call = Invocation.begun(output, "replay")
@@ -89,7 +89,9 @@ def replay(
                 found += one.verdicts
                 _tell(one, call, _command(one, seeds, set_, engine), open_)
             if page is not None:
-                from forebay.replays import pages  # draws, which takes a while to load
+                from forebay.campaign import (
+                    paper_pages as pages,  # draws, which takes a while to load
+                )
 
                 publish_file(page, pages.summary(wanted.papers, found))
         except execution.RunFailedError as failed:
@@ -109,7 +111,7 @@ def _command(one: ReplayedPaper, seeds: int | None, sets: list[str] | None, engi
 
 def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:
     """Prints a paper's verdicts, and writes its page."""
-    from forebay.base import progress
+    from forebay._base import progress
 
     if call.as_json:
         for verdict in found.verdicts:
@@ -119,7 +121,7 @@ def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> 
     if call.folder is None:
         return
     with progress.status(f"drawing the page of {found.paper.name}"):
-        from forebay.replays import pages  # draws, which takes a while to load
+        from forebay.campaign import paper_pages as pages  # draws, which takes a while to load
 
         where = pages.write(found.paper, found.experiments, call.folder, command)
     call.tell("Page", where)
@@ -130,9 +132,9 @@ def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> 
 def _show(paper: Paper, found: list[Verdict]) -> None:
     from rich.text import Text
 
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, RowGroup
-    from forebay.replays import verdicts
+    from forebay._base import terminal_table
+    from forebay._base.terminal_table import Cell, Column, RowGroup
+    from forebay.campaign import verdicts
 
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
     columns = [

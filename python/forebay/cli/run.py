@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forebay.base import signals
+from forebay._base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, result_name, stopped
 from forebay.cli.options import (
@@ -27,7 +27,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.results.result import Result
+    from forebay.experiment.result import Result
 
 #: Runs whose tables and page are made within a second or two, also of a command that is ended.
 MOST_TABLES = 100
@@ -55,10 +55,9 @@ def run(
     as_json: Print one JSON object per run; files are written only with --out.
     flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
     """
-    from forebay import engines
-    from forebay.base import output_folder
-    from forebay.pages import result_files
-    from forebay.runs import experiment
+    from forebay._base import output_folder
+    from forebay.experiment import engines, experiment
+    from forebay.report import result_files
 
     by, chosen_metrics = engines.named(engine), metric_names(metric)
     read = experiment.read(
@@ -83,8 +82,8 @@ def run(
             print(f"{text}.", file=sys.stderr)
     interrupted = executed.interrupted
     if executed.runs and samples:
-        from forebay.results import flent as data_files
-        from forebay.results.result import Result
+        from forebay.experiment import flent as data_files
+        from forebay.experiment.result import Result
 
         result = Result(read, executed)
         result.chosen_metrics = chosen_metrics
@@ -116,9 +115,8 @@ def _load() -> None:
     """Load what tables and figures are made with, which takes a second."""
     from scipy import special  # noqa: F401
 
-    from forebay.figures import moving, sweeps  # noqa: F401
-    from forebay.pages import report, terminal  # noqa: F401
-    from forebay.theory.plant import plants  # noqa: F401
+    from forebay.control import plants  # noqa: F401
+    from forebay.report import moving, report, sweeps, terminal  # noqa: F401  # noqa: F401
 
 
 def _metrics_alone(out: Path) -> str:
@@ -136,8 +134,8 @@ def _keep(
     ended_early: whether the runs were interrupted. Whoever ends a command does not wait for tables
     and figures of thousands of runs.
     """
-    from forebay.base import progress
-    from forebay.pages import result_files, terminal
+    from forebay._base import progress
+    from forebay.report import result_files, terminal
 
     many = len(result.runs) > MOST_TABLES
     drawn = report and result.found == len(result.runs) and result_files.is_current(result, out)

@@ -13,7 +13,7 @@ from forebay.cli.declaration import with_options
 from forebay.cli.options import StoreAt, print_table
 
 if TYPE_CHECKING:
-    from forebay.store.store import Store
+    from forebay.experiment.store import Store
 
 
 HELP = "Look into the store of runs, and tidy it up."
@@ -22,8 +22,8 @@ HELP = "Look into the store of runs, and tidy it up."
 @with_options
 def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
-    from forebay.base.terminal_table import Column
-    from forebay.store.contents import contents
+    from forebay._base.terminal_table import Column
+    from forebay.experiment.store_contents import contents
 
     found = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
@@ -45,8 +45,8 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     """
     import polars as pl
 
-    from forebay.base.terminal_table import Column
-    from forebay.store.rows import LISTS
+    from forebay._base.terminal_table import Column
+    from forebay.experiment.run_rows import LISTS
 
     found = _store(store)
 
@@ -84,7 +84,7 @@ def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False)
     samples: Remove the samples, too, and keep the metrics.
     failed: Forget the runs that failed: they are run again.
     """
-    from forebay.store import contents
+    from forebay.experiment import store_contents as contents
 
     freed = contents.prune(_store(store), samples=samples, failed=failed)
     print(f"{_size(max(freed, 0))} freed")
@@ -98,9 +98,9 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     """
     import polars as pl
 
-    from forebay.base import output_folder
-    from forebay.base.publication import publish_file
-    from forebay.store.rows import LISTS
+    from forebay._base import output_folder
+    from forebay._base.publication import publish_file
+    from forebay.experiment.run_rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
@@ -127,7 +127,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
 def _store(address: str | None) -> Store:
     """The store that is there. Raises `ScenarioError`."""
-    from forebay.store import choice
+    from forebay.experiment import store_choice as choice
 
     found = choice.at(choice.named(address) or choice.DEFAULT)
     if not found.place.names(""):

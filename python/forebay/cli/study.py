@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._base import signals
 from forebay._native import ScenarioError, quantity
-from forebay.base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, result_name
 from forebay.cli.main import FAILED
@@ -30,11 +30,11 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.base.progress import Progress
-    from forebay.store.store import Store
-    from forebay.studies.growing import Grown
-    from forebay.studies.making import StudyProgress
-    from forebay.studies.points import Points
+    from forebay._base.progress import Progress
+    from forebay.campaign.growing import Grown
+    from forebay.campaign.making import StudyProgress
+    from forebay.campaign.study_points import Points
+    from forebay.experiment.store import Store
 
 
 @with_options
@@ -78,12 +78,13 @@ def study(
     as_json: Print one JSON object per run, as `forebay run` does; files are written only with
         --out.
     """
-    from forebay import engines
-    from forebay.runs.execution import cores
-    from forebay.store import choice
-    from forebay.store.designs import Designs
-    from forebay.studies import api, growing
-    from forebay.studies.points import Points
+    from forebay.campaign import growing
+    from forebay.campaign import run_study as api
+    from forebay.campaign.study_points import Points
+    from forebay.experiment import engines
+    from forebay.experiment import store_choice as choice
+    from forebay.experiment.execution import cores
+    from forebay.experiment.stored_designs import Designs
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
@@ -119,8 +120,9 @@ def _end(
     metrics: Sequence[str],
     report: bool,
 ) -> None:
-    from forebay.studies import files, tables
-    from forebay.studies.study import Study
+    from forebay.campaign import study_files as files
+    from forebay.campaign import study_tables as tables
+    from forebay.campaign.study import Study
 
     made = grown.made
     print(
@@ -146,7 +148,7 @@ def _end(
     if made.found + made.made == 0:
         raise typer.Exit(FAILED)
     if call.as_json:
-        from forebay.pages import result_files
+        from forebay.report import result_files
 
         for plan, run in study.runs():
             print(result_files.line(plan, run, points.made.engine))
@@ -178,7 +180,7 @@ def _say_failed(faults: dict[str, int]) -> None:
 
 
 def _plan(points: Points, store: Store, cores: int) -> None:
-    from forebay.studies.estimate import estimate
+    from forebay.campaign.study_estimate import estimate
 
     found = estimate(points, store, cores)
     about = "" if found.points == found.looked else "about "
@@ -218,7 +220,7 @@ def _bar() -> Iterator[Callable[[Progress, StudyProgress], None]]:
     """Progress with packets and failures."""
     from dataclasses import replace
 
-    from forebay.base import progress
+    from forebay._base import progress
 
     with progress.bar() as watch:
 

@@ -23,7 +23,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.suites.results import Suite
+    from forebay.campaign.suite_results import Suite
 
 #: First those that a narrow terminal shows; the page has all.
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
@@ -56,10 +56,10 @@ def suite(
     as_json: Print one JSON object per law and scenario; files are written only with --out.
     page FILE: Write the comparison as Markdown, too.
     """
-    from forebay.base import output_folder, progress
-    from forebay.base.publication import publish_file
-    from forebay.pages import result_files
-    from forebay.suites import suite as suites
+    from forebay._base import output_folder, progress
+    from forebay._base.publication import publish_file
+    from forebay.campaign import suite as suites
+    from forebay.report import result_files
 
     wanted = suites.planned(name, law, scenario, link, seeds, set_ or (), engine)
     command = repeating(
@@ -79,7 +79,7 @@ def suite(
         for line in found.lines():
             print(json.dumps(line))
     if found.cases and (out is not None or page is not None):
-        from forebay.suites import pages
+        from forebay.campaign import suite_pages as pages
 
         about = pages.About(wanted.settings, wanted.link, command)
         if out is not None:
@@ -107,8 +107,8 @@ def suite(
 
 
 def _show(found: Suite) -> None:
-    from forebay.base.terminal_table import Column
-    from forebay.suites import pages
+    from forebay._base.terminal_table import Column
+    from forebay.campaign import suite_pages as pages
 
     if found.whole():
         table = pages.comparison(found, SHOWN)

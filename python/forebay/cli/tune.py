@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from forebay._base import signals
+from forebay._base.words import in_figures
 from forebay._native import ScenarioError
-from forebay.base import signals
-from forebay.base.words import in_figures
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
 from forebay.cli.main import FAILED
@@ -75,7 +75,7 @@ def tune(
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay.base import progress, quantities
+    from forebay._base import progress, quantities
     from forebay.tuning import findings, page, tuning
 
     command = command_line()
@@ -123,7 +123,7 @@ def tune(
 
 def _announce(expected: Estimate) -> None:
     """Print what will be done, and how long that takes."""
-    from forebay.base import progress
+    from forebay._base import progress
 
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
@@ -201,8 +201,8 @@ def _show_router(recommendation: dict[str, Any]) -> None:
 
 
 def _show_choices(told: dict[str, Any]) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, RowGroup
+    from forebay._base import terminal_table
+    from forebay._base.terminal_table import Column, RowGroup
     from forebay.tuning import findings
 
     columns = [

@@ -14,7 +14,7 @@ from forebay.cli.invocation import Invocation, command_line, stopped
 from forebay.cli.options import AtLeastOne, ReportOptions, ScenarioOptions, print_table
 
 if TYPE_CHECKING:
-    from forebay.validation.comparison import ValidatedScenario
+    from forebay.comparison.engine_comparison import ValidatedScenario
 
 
 @with_options
@@ -49,8 +49,8 @@ def validate(
     out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
     as_json: Print one JSON object per law instead of tables.
     """
-    from forebay.base import output_folder, progress
-    from forebay.validation import validate as validation
+    from forebay._base import output_folder, progress
+    from forebay.comparison import validate as validation
 
     command = command_line()
     if page is not None:
@@ -83,14 +83,14 @@ def _report(
     void: tuple[str, str],
 ) -> None:
     """Prints the tables, and then writes what was asked for, first what has the runs."""
-    from forebay.base import progress
-    from forebay.base.publication import publish_file
+    from forebay._base import progress
+    from forebay._base.publication import publish_file
 
     for one in found:
         _print(one, call.as_json)
 
     if page is not None or call.folder is not None:
-        from forebay.validation import page as pages
+        from forebay.comparison import validation_page as pages
 
         if call.folder is not None:
             kept = f"{call.folder} has the numbers"
@@ -106,7 +106,7 @@ def _report(
 
 
 def _print(found: ValidatedScenario, as_json: bool) -> None:
-    from forebay.pages.result_files import finite
+    from forebay.report.result_files import finite
 
     if as_json:
         for row in found.rows:
@@ -114,8 +114,8 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
             runs = {name: [finite(metrics) for metrics in side.metrics] for name, side in sides}
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
-    from forebay.base.terminal_table import Column
-    from forebay.validation.comparison import METRICS
+    from forebay._base.terminal_table import Column
+    from forebay.comparison.engine_comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
     columns = [

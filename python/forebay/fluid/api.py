@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay.engines import run as runs
-from forebay.engines.fluid import Fluid
+from forebay.experiment import execution
+from forebay.experiment import run as runs
+from forebay.fluid.engine import Fluid
 from forebay.fluid.model import Model
 from forebay.fluid.traces import Traces, with_windows
-from forebay.runs import execution
 
 if TYPE_CHECKING:
+    from forebay._base.quantities import Sets
     from forebay._native import FluidTrace
-    from forebay.base.quantities import Sets
-    from forebay.runs.experiment import Source
-    from forebay.scenarios.python_laws import Prototype
+    from forebay.experiment.experiment import Source
+    from forebay.scenario.python_laws import Prototype
 
 
 def run(model: Model) -> FluidTrace:

@@ -11,25 +11,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.engines.fluid import Fluid
-from forebay.figures.over_time import target_pkts
-from forebay.figures.parts import TARGET
-from forebay.figures.plot import Plot, styled
-from forebay.figures.sheet import TINY_S
-from forebay.figures.style import COLOURS
+from forebay.experiment import descriptions, experiment
+from forebay.experiment.engine import PACKETS
+from forebay.experiment.result import whole_result
+from forebay.fluid.engine import Fluid
 from forebay.fluid.response import response
 from forebay.fluid.traces import Traces, with_windows
-from forebay.results.result import whole_result
-from forebay.runs import descriptions, experiment
-from forebay.runs.engine import PACKETS
+from forebay.report.over_time import target_pkts
+from forebay.report.parts import TARGET
+from forebay.report.plot import Plot, styled
+from forebay.report.sheet import TINY_S
+from forebay.report.style import COLOURS
 
 if TYPE_CHECKING:
+    from forebay._base.quantities import Sets
     from forebay._native import FluidTrace, PointInfo
-    from forebay.base.quantities import Sets
-    from forebay.results.result import Result
-    from forebay.runs.engine import Engine
-    from forebay.runs.experiment import Experiment, Source
-    from forebay.scenarios.python_laws import Prototype
+    from forebay.experiment.engine import Engine
+    from forebay.experiment.experiment import Experiment, Source
+    from forebay.experiment.result import Result
+    from forebay.scenario.python_laws import Prototype
 
 Floats = NDArray[np.float64]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from forebay.figures import parts, style
-from forebay.figures.over_time import target_pkts
-from forebay.figures.plot import Plot, styled
-from forebay.runs import descriptions
+from forebay.experiment import descriptions
+from forebay.report import parts, style
+from forebay.report.over_time import target_pkts
+from forebay.report.plot import Plot, styled
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace, Plan

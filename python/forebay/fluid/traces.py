@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebay._base import quantities
 from forebay._native import FluidTrace
-from forebay.base import quantities
 
 if TYPE_CHECKING:
+    from forebay._base.quantities import Sets
     from forebay._native import Plan, Run
-    from forebay.base.quantities import Sets
-    from forebay.figures.plot import Plot
-    from forebay.results.result import Result
+    from forebay.experiment.result import Result
+    from forebay.report.plot import Plot
 
 
 def with_windows(sets: Sets) -> list[str]:
@@ -82,7 +82,7 @@ class Traces(list[FluidTrace]):
         return rows
 
     def _repr_html_(self) -> str:
-        from forebay.pages import notebook
+        from forebay.report import notebook
 
         digits = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2}
         rows = [

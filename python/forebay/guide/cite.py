@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from forebay import _native
+from forebay._base.suggestions import hint
 from forebay._native import ScenarioError, __version__
-from forebay.base.suggestions import hint
-from forebay.pages import templates
+from forebay.report import templates
 
 #: Fields of BibTeX in the order in which they are printed.
 FIELDS = (

@@ -13,9 +13,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
+from forebay._base import quantities, registries
+from forebay._base.suggestions import hint
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
-from forebay.base.suggestions import hint
 
 if TYPE_CHECKING:
     from forebay._native import KeyInfo, RegistryEntry

@@ -9,12 +9,12 @@ from importlib import resources
 from typing import Any
 
 import forebay._native as _native
+from forebay._base import quantities, registries
+from forebay._base.suggestions import hint
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
-from forebay.base.suggestions import hint
-from forebay.scenarios import router
-from forebay.scenarios.builder import Law
-from forebay.scenarios.framing import ATM, NONE, Framing
+from forebay.scenario import router
+from forebay.scenario.builder import Law
+from forebay.scenario.framing import ATM, NONE, Framing
 
 #: The directions of a line: towards the home, and from it.
 DOWN, UP = "down", "up"

@@ -14,15 +14,15 @@ from importlib import resources
 from typing import Any
 
 import forebay._native as _native
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
 from forebay.guide import home_line
 from forebay.guide.home_line import HomeLine
-from forebay.pages.templates import template
-from forebay.scenarios import qdiscs, router, tc_text
-from forebay.scenarios.builder import Law
-from forebay.scenarios.framing import Framing
-from forebay.scenarios.qdiscs import Qdisc
+from forebay.report.templates import template
+from forebay.scenario import qdiscs, router, tc_text
+from forebay.scenario.builder import Law
+from forebay.scenario.framing import Framing
+from forebay.scenario.qdiscs import Qdisc
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import forebay._native as _native
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
 
 if TYPE_CHECKING:
     from forebay._native import ParamInfo

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
+from forebay.control.loaded_link import PLAIN, LoadedLink
 
 if TYPE_CHECKING:
     from forebay.studio.state import LawChoice, State
@@ -33,7 +33,7 @@ def gains_for(choice: LawChoice, state: State) -> LawSettings:
     if not choice.designed:
         return LawSettings(given)
     # scipy takes a third of a second to load, which gains by hand need not wait for.
-    from forebay.theory.design import designed_law
+    from forebay.control import designed_law
 
     asked = dict([*given, *choice.goals])
     try:

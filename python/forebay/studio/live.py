@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from forebay._base.link_metrics import link_samples
 from forebay._native import ScenarioError
-from forebay.base.link_metrics import link_samples
 
 WAYS = ("up", "down")
 #: Time between two looks; the link has a new picture five times a second.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay._base import quantities
+from forebay._base.metrics import METRICS
 from forebay._native import ScenarioError
-from forebay.base import quantities
-from forebay.base.metrics import METRICS
-from forebay.figures.over_time import target_pkts
-from forebay.runs import execution, memory, steady_state
+from forebay.experiment import execution, memory, steady_state
+from forebay.report.over_time import target_pkts
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo, Run

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
-from forebay.runs import automatic_gains, experiment
-from forebay.scenarios.builder import ACCESS_BPS, Law, typed
+from forebay.experiment import automatic_gains, experiment
+from forebay.scenario.builder import ACCESS_BPS, Law, typed
 from forebay.studio.controls import BY_KEY
 from forebay.studio.state import SIDES, LawChoice, State
 
@@ -166,7 +166,7 @@ class BaseScenario:
 
     def text_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> bytes:
         """The same in short, to be run."""
-        from forebay.scenarios.builder import toml
+        from forebay.scenario.builder import toml
 
         return toml(self.tables_of(state, laws)).encode()
 

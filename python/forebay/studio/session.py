@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import forebay._native as _native
+from forebay._base import registries
 from forebay._native import LawModel, ScenarioError
-from forebay.base import registries
 from forebay.studio import controls, gains, packets, state
 from forebay.studio.live import EVERY_S, LiveLink
 from forebay.studio.packets import MOST_BINS, Outdated

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from forebay._base import registries
 from forebay._native import LawModel, ScenarioError
-from forebay.base import registries
-from forebay.scenarios.builder import Group
+from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.scenario.builder import Group
 from forebay.studio.controls import BY_KEY, CONTROLS
-from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
 
 Texts = Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
-from forebay.engines.fluid import Fluid
+from forebay.control import stability
+from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.control.plant import REASONS
+from forebay.control.plants import plant_on
+from forebay.experiment import experiment
+from forebay.experiment.result import whole_result
+from forebay.fluid.engine import Fluid
 from forebay.fluid.traces import Traces, with_windows
-from forebay.mapping import stability
-from forebay.results.result import whole_result
-from forebay.runs import experiment
 from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
-from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
-from forebay.theory.plant.plant import REASONS
-from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
+    from forebay.control.loop import Loop
     from forebay.studio.state import LawChoice, State
-    from forebay.theory.loop.loop import Loop
 
 Floats = NDArray[np.float64]
 

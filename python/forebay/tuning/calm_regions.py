@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from forebay._base import quantities
 from forebay._native import ScenarioError
-from forebay.base import quantities
-from forebay.theory.design import pi_forms, pi_stabilising_set
-from forebay.theory.design.calmer_settings import LONGEST
-from forebay.theory.design.pi_forms import PiLaw
-from forebay.theory.design.pi_stabilising_set import TAKEN, Corner, PiGains
-from forebay.theory.loop import disturbances
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.plants import plant_on
+from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control.loop import Loop
+from forebay.control.pi_forms import PiLaw
+from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
+from forebay.control.plants import plant_on
+from forebay.control.robust_settings import LONGEST
 from forebay.tuning import candidates
 from forebay.tuning.candidates import Candidate, Goal, Params, Point, Space
 from forebay.tuning.gain_search import TIE

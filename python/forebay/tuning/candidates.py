@@ -14,13 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forebay import _native
+from forebay._base import registries
+from forebay._base.registries import baseline
 from forebay._native import ScenarioError, SearchSpace
-from forebay.base import registries
-from forebay.base.registries import baseline
-from forebay.scenarios.builder import Law
-from forebay.theory.design import fitted_gains
-from forebay.theory.design.fitted_gains import OperatingRange
-from forebay.theory.plant.loaded_link import PLAIN
+from forebay.control import fitted_gains
+from forebay.control.fitted_gains import OperatingRange
+from forebay.control.loaded_link import PLAIN
+from forebay.scenario.builder import Law
 from forebay.tuning import local_models, router_laws
 from forebay.tuning.ranges import Condition, Ranges
 

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
+from forebay._base.progress import Progress
 from forebay._native import ScenarioError
-from forebay.base.progress import Progress
-from forebay.runs import execution, experiment
-from forebay.runs.experiment import Experiment
-from forebay.scenarios.builder import Dumbbell, Value
-from forebay.theory.plant.senders import SENDERS
+from forebay.control.senders import SENDERS
+from forebay.experiment import execution, experiment
+from forebay.experiment.experiment import Experiment
+from forebay.scenario.builder import Dumbbell, Value
 from forebay.tuning.candidates import Candidate, Goal
 from forebay.tuning.ranges import Condition, Ranges
 
 if TYPE_CHECKING:
     from forebay._native import Plan
-    from forebay.store.store import Store
+    from forebay.experiment.store import Store
     from forebay.tuning.local_models import LocalModel
 
 #: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same

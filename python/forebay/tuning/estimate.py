@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from forebay._base.progress import Progress
 from forebay._native import ScenarioError
-from forebay.base.progress import Progress
 from forebay.tuning import calm_regions, candidates, check, gain_search
 from forebay.tuning.candidates import Candidate
 from forebay.tuning.ranges import Ranges
@@ -124,7 +124,7 @@ def _evaluations(law: str, ranges: Ranges) -> int:
 
 def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
     """Return the time of a core for a run: some are begun at the corners, and given up."""
-    from forebay.runs.experiment import Experiment
+    from forebay.experiment.experiment import Experiment
 
     text = check.scenario(defaults, ranges, "")
     plan = check.plan(text, "check.toml", ranges, 1)

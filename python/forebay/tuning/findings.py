@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import forebay._native as _native
-from forebay.base import statistics
-from forebay.base.metrics import with_interval
-from forebay.base.registries import baseline
-from forebay.pages.templates import paragraphs
-from forebay.scenarios import router
-from forebay.theory.design import pi_forms
-from forebay.theory.design.pi_stabilising_set import SLOW
+from forebay._base import statistics
+from forebay._base.metrics import with_interval
+from forebay._base.registries import baseline
+from forebay.control import pi_forms
+from forebay.control.pi_stabilising_set import SLOW
+from forebay.report.templates import paragraphs
+from forebay.scenario import router
 from forebay.tuning import calm_regions, router_laws
 from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point

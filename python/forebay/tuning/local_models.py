@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forebay.theory.loop import disturbances
-from forebay.theory.loop.loop import Loop
-from forebay.theory.loop.many_loops import count_loops
-from forebay.theory.plant.plants import plant_on
+from forebay.control import disturbances
+from forebay.control.loop import Loop
+from forebay.control.many_loops import count_loops
+from forebay.control.plants import plant_on
 from forebay.tuning.ranges import Condition, Ranges
 
 Params = Sequence[tuple[str, str]]

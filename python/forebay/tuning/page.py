@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay.base import quantities
-from forebay.base.publication import publication, publish, write
-from forebay.pages.page_figures import PageFigure, render_all
-from forebay.pages.templates import html
+from forebay._base import quantities
+from forebay._base.publication import publication, publish, write
+from forebay.report.page_figures import PageFigure, render_all
+from forebay.report.templates import html
 from forebay.tuning import check, findings
 
 if TYPE_CHECKING:

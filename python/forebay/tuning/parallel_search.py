@@ -21,18 +21,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from forebay._base import signals
 from forebay._native import ScenarioError
-from forebay.base import signals
-from forebay.runs import execution
-from forebay.store import designs
-from forebay.store.designs import Designs
+from forebay.experiment import execution
+from forebay.experiment import stored_designs as designs
+from forebay.experiment.stored_designs import Designs
 from forebay.tuning import calm_regions, candidates
 from forebay.tuning.candidates import GOALS, Candidate
 from forebay.tuning.gain_search import search
 from forebay.tuning.ranges import Ranges
 
 if TYPE_CHECKING:
-    from forebay.store.store import Store
+    from forebay.experiment.store import Store
 
 #: A law, and the name of a goal.
 Task = tuple[str, str]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import NullFormatter
 
-from forebay.base import statistics
-from forebay.base.registries import baseline
-from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
-from forebay.figures.plot import Plot, one_panel, styled
-from forebay.figures.style import COLOURS
+from forebay._base import statistics
+from forebay._base.registries import baseline
+from forebay.report.parts import PLAIN, at_corner, legend_below, plain_log_x
+from forebay.report.plot import Plot, one_panel, styled
+from forebay.report.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from functools import cached_property
 from typing import TypeVar
 
 import forebay._native as _native
+from forebay._base import quantities
+from forebay._base.quantities import Sets
+from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel, ScenarioError
-from forebay.base import quantities
-from forebay.base.quantities import Sets
-from forebay.base.words import in_figures
-from forebay.scenarios.builder import Group
-from forebay.theory.plant.loaded_link import (
+from forebay.control.loaded_link import (
     PLAIN,
     LoadedLink,
     class_count,
     modelled_senders,
     per_class,
 )
-from forebay.theory.plant.senders import SENDERS
+from forebay.control.senders import SENDERS
+from forebay.scenario.builder import Group
 from forebay.tuning.recorded_link import RecordedLink
 
 T = TypeVar("T")

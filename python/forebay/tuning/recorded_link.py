@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from forebay._base import input_file
 from forebay._native import ScenarioError
-from forebay.base import input_file
-from forebay.runs import experiment
+from forebay.experiment import experiment
 
 #: Bytes that each time lets out.
 BYTES = 1500

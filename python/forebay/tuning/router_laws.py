@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebay import _native
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.base import quantities, registries
-from forebay.kernel import programs
-from forebay.scenarios import router
+from forebay.linux import programs
+from forebay.scenario import router
 
 if TYPE_CHECKING:
     from forebay._native import TcWords

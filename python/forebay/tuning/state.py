@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from forebay.base import statistics
-from forebay.scenarios.builder import Law
+from forebay._base import statistics
+from forebay.scenario.builder import Law
 from forebay.tuning.candidates import Candidate, Goal
 from forebay.tuning.check import Checked, Floats
 from forebay.tuning.local_models import LocalModel

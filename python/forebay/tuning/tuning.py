@@ -14,14 +14,14 @@ import numpy as np
 from scipy import special
 
 import forebay._native as _native
+from forebay._base import progress, quantities, registries, statistics
+from forebay._base.progress import Progress
+from forebay._base.quantities import Sets
+from forebay._base.words import in_figures
 from forebay._native import ScenarioError
-from forebay.base import progress, quantities, registries, statistics
-from forebay.base.progress import Progress
-from forebay.base.quantities import Sets
-from forebay.base.words import in_figures
-from forebay.runs import execution
-from forebay.runs.experiment import check_seeds
-from forebay.theory.plant.loaded_link import PLAIN
+from forebay.control.loaded_link import PLAIN
+from forebay.experiment import execution
+from forebay.experiment.experiment import check_seeds
 from forebay.tuning import calm_regions, router_laws
 from forebay.tuning import candidates as known
 from forebay.tuning.candidates import GOALS, Candidate, Params, distinct_label
@@ -50,8 +50,8 @@ from forebay.tuning.ranges import Ranges
 from forebay.tuning.state import REFERENCES, TuningState
 
 if TYPE_CHECKING:
-    from forebay.figures.plot import Plot
-    from forebay.store.store import Store
+    from forebay.experiment.store import Store
+    from forebay.report.plot import Plot
 
 #: Shares of a set-point that packets try: lower ones where the goodput allows more, and higher ones
 #: where the goal is not met.
@@ -107,7 +107,7 @@ class Tuning(TuningState):
         return paragraphs
 
     def _repr_html_(self) -> str:
-        from forebay.pages import notebook
+        from forebay.report import notebook
 
         rows = [
             [

@@ -1,0 +1,306 @@
+"""Files that appear whole or not at all, also where the disk is full or Ctrl-C comes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import glob
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from forebay._base.output_folder import UNFINISHED
+
+#: How long the unfinished folder of another process is left alone, in seconds.
+UNFINISHED_S = 3600.0
+#: What is written to see whether a disk is full: more than the rest of a block.
+PROBE_BYTES = 1 << 17
+#: Errors that the disk has, whichever file is written.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    #: Of a file: text, bytes, values for JSON, a table as the name ends (.parquet, .csv), or what
+    #: writes it to the path that it is given.
+    Content = str | bytes | Mapping[str, Any] | DataFrame | Callable[[Path], object]
+
+
+def publish(
+    folder: str | os.PathLike[str],
+    files: Mapping[str, Content],
+    *,
+    replaces: Iterable[str] = (),
+) -> list[Path]:
+    """Writes files into a folder, made if need be, and returns where they are.
+
+    files: contents by name. replaces: patterns of the names that a former call may have written;
+    those that are not written now go. Raises `OSError` where the disk is full or fails; the folder
+    is then as it was.
+    """
+    with publication(folder, replaces=replaces) as unfinished:
+        for name, content in files.items():
+            write(unfinished / name, content)
+    return [Path(folder) / name for name in files]
+
+
+def publish_file(path: Path, content: Content) -> None:
+    """`publish` of one file. What is no plain file, such as /dev/stdout, or stands in a folder that
+    cannot be written to, is written as it is."""
+    if path.exists() and (path.is_symlink() or not path.is_file()):
+        write(path, content)
+        return
+    try:
+        publish(path.parent, {path.name: content})
+    except PermissionError:
+        write(path, content)
+
+
+@contextmanager
+def publication(
+    folder: str | os.PathLike[str], *, replaces: Iterable[str] = (), keep: str = ""
+) -> Iterator[Path]:
+    """Yield a directory whose files and folders move into `folder` when the context ends.
+
+    Parameters
+    ----------
+    folder : path
+        Folder that receives the files; it is made if it does not exist.
+    replaces : iterable of str, optional
+        Patterns of the names that a former call may have written; those that are not written now
+        are removed. With any pattern, the folder is exchanged in one step if possible.
+    keep : str, optional
+        Folder within the directory whose files are whole at any time. If an interruption ends the
+        context and this folder has files, they move to their place, too.
+    """
+    path, replaces = Path(folder).absolute(), list(replaces)
+    new_parents = _make_parents(path.parent)
+    _sweep(path)
+    unfinished = _unfinished(path, beside=bool(replaces) or not path.is_dir())
+    try:
+        unfinished.chmod(0o777 & ~_umask())
+        yield unfinished
+        _move(unfinished, path, replaces)
+    except KeyboardInterrupt:
+        if keep and any((unfinished / keep).glob("*")):
+            _move(unfinished, path, replaces)
+        raise
+    except OSError as error:
+        _raise_with_name(error, unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        # Innermost first: parents made for nothing are empty, others stay.
+        for parent in reversed(new_parents):
+            if not any(parent.iterdir()):
+                parent.rmdir()
+
+
+def _raise_with_name(error: OSError, unfinished: Path, path: Path) -> NoReturn:
+    """Raise an error of the disk with the place that the file was for.
+
+    The error may name no file, and the unfinished folder is gone by the time that somebody looks
+    for it.
+    """
+    if error.filename is None and error.errno in DISK_ERRORS:
+        name = unfinished
+    elif isinstance(error.filename, str | bytes):
+        name = Path(os.fsdecode(error.filename))
+    else:
+        raise error
+    if not name.is_relative_to(unfinished):
+        raise error
+    name = path / name.relative_to(unfinished)
+    assert error.errno is not None
+    raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(name)) from error
+
+
+def _unfinished(path: Path, *, beside: bool) -> Path:
+    """Make a folder next to `path` if that is wanted and possible, otherwise in `path`."""
+    prefix = f"{UNFINISHED}{path.name}-"
+    if path.is_dir() and (not beside or path.stat().st_dev != path.parent.stat().st_dev):
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    except PermissionError:
+        if not path.is_dir():
+            raise
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
+
+
+def write(path: Path, content: Content) -> None:
+    """Writes one file by the kind of its content. Raises `OSError` where the disk fails."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        # What a file object raises has no name of a file.
+        _raise_with_name(error, path, path)
+
+
+def _write(path: Path, content: Content) -> None:
+    if isinstance(content, str):
+        # A command line may name a file whose name is not UTF-8.
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, Mapping):
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    else:
+        with disk_errors(path):
+            if callable(content):
+                content(path)
+            else:
+                # polars takes no path that is not UTF-8, but an open file.
+                with path.open("wb") as file:
+                    (content.write_csv if path.suffix == ".csv" else content.write_parquet)(file)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Faults of the disk, where polars writes to a file, as `OSError` with its name."""
+    from polars.exceptions import ComputeError
+
+    try:
+        yield
+    except (ComputeError, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        # Polars puts the number of the error into a sentence, or leaves it out.
+        match = re.search(r"\(os error (\d+)\)", str(error))
+        number = int(match[1]) if match else getattr(error, "errno", None)
+        if number is None:
+            number = errno.ENOSPC if _is_full(path) else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def _is_full(path: Path) -> bool:
+    """Return True if a file cannot grow: at its end, the disk has no block left for it."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(PROBE_BYTES))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
+
+
+def _move(unfinished: Path, path: Path, replaces: Iterable[str]) -> None:
+    """Put the files of `unfinished` into `path`, and remove the files that they replace.
+
+    A new folder appears whole, and a folder whose former files are replaced is exchanged as a
+    whole, so that a process that is killed leaves the former result or the new one and never a
+    mixture. Where the file system has no exchange, files are replaced one by one.
+    """
+    _flush(unfinished)
+    if not path.exists():
+        unfinished.rename(path)
+    else:
+        written = sorted(unfinished.iterdir())
+        former = {old for pattern in replaces for old in path.glob(pattern)}
+        former -= {path / new.name for new in written}
+        if not (replaces and _exchange(unfinished, path, former)):
+            for old in former:
+                _remove(old)
+            for new in written:
+                _remove(path / new.name, only_folder=True)
+                new.rename(path / new.name)
+    _flush_folder(path if path.exists() else path.parent)
+    _flush_folder(path.parent)
+
+
+def _exchange(unfinished: Path, path: Path, former: set[Path]) -> bool:
+    """Exchange two folders in one step; return False if that is not possible here.
+
+    The other files of `path` are linked into the new folder first. A folder that somebody works
+    in, one that has other folders, and a mount point stay in place.
+    """
+    if unfinished.parent == path or Path.cwd().is_relative_to(path):
+        return False
+    new_names = {new.name for new in unfinished.iterdir()}
+    other_entries = [
+        old for old in path.iterdir() if old not in former and old.name not in new_names
+    ]
+    if any(old.is_dir() and not old.is_symlink() for old in other_entries):
+        return False
+    try:
+        unfinished.chmod(path.stat().st_mode)
+        for old in other_entries:
+            os.link(old, unfinished / old.name, follow_symlinks=False)
+        _renameat2_exchange(unfinished, path)
+    except OSError:
+        for old in other_entries:
+            (unfinished / old.name).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _renameat2_exchange(first: Path, second: Path) -> None:
+    """Exchange two paths by Linux's renameat2(2).
+
+    Raises
+    ------
+    OSError
+        If the system or the file system has no such call.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    at_fdcwd, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    if libc.renameat2(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), exchange):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(second))
+
+
+def _flush(folder: Path) -> None:
+    """Write the files below a folder to the disk, so that they outlive a power failure."""
+    for file in folder.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        elif file.is_dir():
+            _flush_folder(file)
+    _flush_folder(folder)
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # Windows opens no folders.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes have left of former attempts to write `path`."""
+    for old in path.parent.glob(f"{UNFINISHED}{glob.escape(path.name)}-*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > UNFINISHED_S:
+                shutil.rmtree(old)
+
+
+def _remove(path: Path, *, only_folder: bool = False) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif not only_folder:
+        path.unlink(missing_ok=True)
+
+
+def _make_parents(directory: Path) -> list[Path]:
+    """Makes a directory with its parents, and returns those that are new, outermost first."""
+    new = [path for path in [directory, *directory.parents] if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return new[::-1]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

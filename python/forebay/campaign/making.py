@@ -1,0 +1,277 @@
+"""Makes the runs of a study that its store does not have."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from forebay._base import signals
+from forebay._base.progress import Progress
+from forebay._base.publication import publish
+from forebay._native import ScenarioError
+from forebay.campaign import manifest
+from forebay.campaign.threads import Done, RunOutputs, Task
+from forebay.experiment import memory
+from forebay.experiment.run_rows import law_at_point
+from forebay.experiment.store_segments import again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from forebay.campaign.study_points import Points, PointsPart
+    from forebay.experiment.store import Store
+
+#: Runs of one task: seconds of work, and a part of the points ends with it.
+MOST_RUNS = 4000
+
+#: In a study's folder, a folder for each run that leaves more than numbers; and in each, how its
+#: programs ended.
+OUTPUTS, PROGRAMS = "outputs", "programs.json"
+#: Patterns of what a run leaves there.
+LEFT = [PROGRAMS, "program-*.txt", "bottleneck.*"]
+
+
+class Workers(Protocol):
+    """Where runs are made: threads, or a cluster."""
+
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
+        """What ends, as it does."""
+
+
+@dataclass
+class StudyProgress:
+    """What a call has done. Counts are of runs."""
+
+    wanted: int = 0
+    found: int = 0
+    made: int = 0
+    failed: int = 0
+    packets: float = 0.0
+    interrupted: bool = False
+    #: whether the time was spent before all were made
+    spent: bool = False
+    elapsed_s: float = 0.0
+    #: why no more can be made, and what the store's place said where it is that
+    stopped: str = ""
+    error: OSError | None = None
+    #: failures of this call, with how often each came
+    faults: dict[str, int] = field(default_factory=dict)
+    #: likewise, what programs did in runs that are sound
+    remarks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ended_early(self) -> str:
+        """Why it ended before all was made; empty where it did not."""
+        if self.stopped:
+            return self.stopped
+        if self.interrupted:
+            return "interrupted"
+        return "the budget is spent" if self.spent else ""
+
+    def count(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Counts runs that have ended, by their rows."""
+        for row in rows:
+            if row["link"]:
+                continue
+            if row.get("fault"):
+                self.failed += 1
+                why = row["fault"].splitlines()[-1]
+                self.faults[why] = self.faults.get(why, 0) + 1
+            else:
+                self.made += 1
+                self.packets += row["forwarded_packets"]
+
+    def hear(self, outputs: Iterable[RunOutputs]) -> None:
+        """Counts what is said of programs."""
+        for why in (why for one in outputs for why in one.remarks):
+            self.remarks[why] = self.remarks.get(why, 0) + 1
+
+    def progress(self, expected: int) -> Progress:
+        """How far it is, of so many runs."""
+        ended, all_of_them = self.found + self.made + self.failed, max(expected, 1)
+        found = min(1.0, self.found / all_of_them)
+        fraction = min(1.0, ended / all_of_them)
+        return Progress(fraction, ended, expected, self.elapsed_s, found=found)
+
+    @property
+    def whole(self) -> bool:
+        return self.found + self.made + self.failed >= self.wanted
+
+
+def make(
+    points: Points,
+    store: Store,
+    workers: Workers,
+    *,
+    seeds: int | Mapping[str, int],
+    watch: Callable[[Progress, StudyProgress], None] | None = None,
+    budget_s: float | None = None,
+    limit_s: float | None = None,
+    retry: bool = False,
+    made: StudyProgress | None = None,
+    folder: Path | None = None,
+) -> StudyProgress:
+    """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
+    is full keep what has been stored.
+
+    seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
+    retry: failed runs are made once more; else they stay failed. folder: of the study, for what
+    runs leave beside their numbers, which is lost without.
+    """
+    start = time.monotonic()
+    done = made or StudyProgress()
+    done.found = 0
+    before = _there(store, but_failed=retry)
+    known = manifest.load(points, store)
+    tasks = Tasks(
+        points, before, seeds, done, limit_s, known, partial(manifest.save, points, store)
+    )
+    end = math.inf if budget_s is None else start + budget_s
+    with signals.held() as interrupted:
+
+        def stop() -> bool:
+            return bool(interrupted) or time.monotonic() >= end
+
+        writer = None
+        try:
+            with (
+                store.writer() as writer,
+                points.gains.kept or nullcontext() as designs,
+                closing(workers.make(tasks, stop)) as ended_runs,
+            ):
+                for some in ended_runs:
+                    # Before the store has the run, as it would not be made again.
+                    if folder is not None:
+                        _keep(some.outputs, folder / OUTPUTS)
+                    done.count(some.rows)
+                    done.hear(some.outputs)
+                    done.stopped = some.stopped or done.stopped
+                    writer.rows += some.rows
+                    writer.tick()
+                    if designs:
+                        designs.tick()
+                    if watch:
+                        done.elapsed_s = time.monotonic() - start
+                        watch(done.progress(tasks.expected), done)
+        except OSError as error:
+            if error.filename != store.address:
+                raise
+            # A full disk, say.
+            done.error, done.stopped = error, f"{error.filename}: {error.strerror}"
+            done.made -= writer.waiting if writer else 0
+        done.interrupted = bool(interrupted)
+    done.wanted = tasks.expected
+    over = done.interrupted or done.stopped or (tasks.ended and done.whole)
+    done.spent = not over and time.monotonic() >= end
+    done.elapsed_s = time.monotonic() - start
+    return done
+
+
+def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
+    """Writes what each run has left as one folder, whole or not at all."""
+    for one in outputs:
+        told = {"programs": one.programs}
+        publish(folder / one.name, {**one.files, PROGRAMS: told}, replaces=LEFT)
+
+
+@again
+def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
+    """The runs of a store: config and seed."""
+    runs = store.scan().filter(pl.col("link") == 0)
+    sound = runs.filter(pl.col("fault").is_null()) if but_failed else runs
+    return sound.select("config", "seed").collect()
+
+
+class Tasks:
+    """The tasks of a study, made when somebody asks for the next; each run is in one task, also
+    where a law is the same at many points."""
+
+    def __init__(
+        self,
+        points: Points,
+        before: pl.DataFrame,
+        seeds: int | Mapping[str, int],
+        done: StudyProgress,
+        limit_s: float | None,
+        known: pl.DataFrame | None,
+        save: Callable[[pl.DataFrame], None],
+    ) -> None:
+        self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
+        self.before = before
+        self.known, self.save = known, save
+        self.seen: set[str] = set()
+        self.ended = False
+        #: how many runs there are: a guess until all points have been read
+        self.expected = points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+
+    def __iter__(self) -> Iterator[Task]:
+        counted, listed = 0, []
+        for which in self.points.parts():
+            part = None
+            if self.known is None:
+                part = self.points.part(which)
+                configs = part.configs
+                if configs["config"].null_count():
+                    raise ScenarioError(
+                        "--law: found a law in Python without a file, allowed: FILE.py:CLASS, as a "
+                        "study keeps its runs by what they depend on"
+                    )
+                listed.append(configs)
+            else:
+                laws = len(self.points.laws)
+                configs = self.known.slice(which[0] * laws, len(which) * laws)
+            missing, wanted, twice = self._missing(configs)
+            counted += wanted
+            if isinstance(self.seeds, int):
+                self.expected -= twice * self.seeds
+            if missing:
+                yield from self._task(part or self.points.part(which), missing).split(MOST_RUNS)
+        self.expected = counted
+        self.ended = True
+        if listed:
+            self.save(pl.concat(listed))
+
+    def _missing(self, configs: pl.DataFrame) -> tuple[list[tuple[int, int, str, int]], int, int]:
+        """Point, law, digest and seed of what is to be made, how many runs there are, and how many
+        laws were there at an earlier point."""
+        fresh = configs.unique("config", keep="first", maintain_order=True)
+        fresh = fresh.filter([config not in self.seen for config in fresh["config"]])
+        self.seen.update(fresh["config"])
+        counts = (
+            [self.seeds] * fresh.height
+            if isinstance(self.seeds, int)
+            else [self.seeds.get(config, 0) for config in fresh["config"]]
+        )
+        most = pl.Series("most", counts, pl.UInt64)
+        # Seed by seed: what is there after an interruption compares all laws.
+        seeds = pl.DataFrame(
+            {"seed": pl.Series(range(1, max(counts, default=0) + 1), dtype=pl.UInt64)}
+        )
+        runs = seeds.join(fresh.with_columns(most), how="cross", maintain_order="left_right")
+        runs = runs.filter(pl.col("seed") <= pl.col("most"))
+        missing = runs.join(self.before, on=["config", "seed"], how="anti", maintain_order="left")
+        self.done.found += runs.height - missing.height
+        rows = missing.select("point", "law", "config", "seed").rows()
+        return rows, runs.height, configs.height - fresh.height
+
+    def _task(self, part: PointsPart, missing: list[tuple[int, int, str, int]]) -> Task:
+        memory.check(part.plan, 1, samples=False)
+        runs, laws, labels = [], {}, {}
+        several = len(self.points) > 1
+        for point, law, config, seed in missing:
+            at = point - part.first
+            runs.append((at, law, seed))
+            if (at, law) not in laws:
+                laws[at, law] = law_at_point(part.plan, at, law, config, self.points.made)
+                labels[at, law] = part.plan.laws[law], point if several else None
+        source = self.points.source
+        source.engine.check(source.planned(part.plan))
+        return Task(source, part.rows, part.gains, runs, laws, labels, self.limit_s)

@@ -1,1 +1,0 @@
-"""Two saved results beside each other: what differs, and whether that may be chance."""

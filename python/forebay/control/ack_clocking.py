@@ -1,0 +1,118 @@
+"""TCP with ACKs as its clock and windows in sawteeth: where it rests, and the plant there.
+
+The published plant (pi-pd eq. 1) has flows that send W/R, and a queue that follows them with a lag
+of R. But an ACK lets a packet go, and so does a window that grows: x = n/R + dn/dt, with n packets
+in flight (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009).
+While the link is busy, the queue is what is in flight beyond the pipe, q = Σn − CT, at once: the
+pole at 1/R is cancelled. This is the linearisation of all that the fluid's `sawtooth` windows have
+(crates/forebay-fluid, docs/fluid.md), for flows that are marked:
+
+W' = x_d·((1 − p_d)/(W·a) − κ·p_d·W·a/b²), n = W − ½, a = 1 + λ, b = 1 + κλ, λ = x_d·p_d·R
+
+with κ = E[W²]/(2E[W]²) = 7/12, and x_d and p_d of 1.25 R before: a sender that halves its window
+takes half a round trip to. At rest (1 − p)b² = κ·p·W²·a². With E = κ·p·W·a/b² and
+ψ = 2λ(1 − κ)/(a·b), the same in deviations is
+
+W' = −(n/R)·E·((2/W + ψ/n)·W + ψ·(R/n)·W'_d + (1/(1 − p) + ψ)·p_d/p), q = N·W
+
+W'_d, the packets that a growing window let go 1.25 R ago, is taken without its delay: Eψ is below
+0.02 for windows of 6 packets and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from forebay._native import FlowModel, LawModel
+from forebay.control import frequency_response
+from forebay.control.frequency_response import Terms
+from forebay.control.plant import Equilibrium, Plant
+
+#: E[W²]/(2E[W]²) of flows at different points of their sawtooth (`SPREAD` in
+#: crates/forebay-fluid).
+KAPPA = 7 / 12
+#: From a packet to what its signal does to those in flight, in round trips.
+LATE = 1.25
+#: What of a window is not in flight: half a packet, as only whole ones are sent.
+UNSENT_PKTS = 0.5
+
+
+@dataclass(frozen=True)
+class AckClockedEquilibrium:
+    """Where flows rest; numbers, or arrays of one shape.
+
+    probability: p. in_flight_pkts: n, of a flow.
+    """
+
+    probability: Any
+    in_flight_pkts: Any
+
+    @staticmethod
+    def at_probability(probability: Any) -> AckClockedEquilibrium:
+        """With this probability: (1 − p)b² = κpW²a² is a quadratic in n."""
+        p = np.asarray(probability, float)
+        c = np.sqrt((1 - p) / (KAPPA * p))
+        linear = 1 + UNSENT_PKTS * p - c * KAPPA * p
+        n = 2 * (c - UNSENT_PKTS)
+        n = n / (linear + np.sqrt(linear**2 + 4 * p * (c - UNSENT_PKTS)))
+        return AckClockedEquilibrium(_plain(p), _plain(n))
+
+    @property
+    def window_pkts(self) -> Any:
+        """W."""
+        return self.in_flight_pkts + UNSENT_PKTS
+
+    @property
+    def signals(self) -> Any:
+        """λ, of a flow in a round trip."""
+        return self.in_flight_pkts * self.probability
+
+
+@dataclass(frozen=True)
+class AckClockedPlant(Plant):
+    """A law on a link with such flows.
+
+    The point of an equilibrium is that of as many flows as need its probability by the
+    published equations: so the law is linearised where it rests. Its number of flows is theirs.
+    """
+
+    law: LawModel
+
+    @property
+    def flow_model(self) -> FlowModel:
+        return FlowModel.ack_clocked()
+
+    def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
+        """With this plant in the place of the published one's gain, poles and delay."""
+        published = frequency_response.terms(equilibria)
+        rtt_s = np.array([point.rtt_s for point, _ in equilibria])
+        ages_s = np.array([model["age_s"] for _, model in equilibria])
+        rest = AckClockedEquilibrium.at_probability(
+            np.array([point.probability for point, _ in equilibria])
+        )
+        p, n, w, signals = rest.probability, rest.in_flight_pkts, rest.window_pkts, rest.signals
+        a, b = 1 + signals, 1 + KAPPA * signals
+        e = KAPPA * p * w * a / b**2
+        psi = 2 * signals * (1 - KAPPA) / (a * b)
+        pace = n / rtt_s * e / (1 + e * psi)
+        flows = rtt_s * self.law.capacity_pkts_per_s / n
+        answer = flows * pace * (1 / (1 - p) + psi) / p
+        # A law's average follows both published poles.
+        averages: list[Any] = list(published.poles[2:])
+        for pole in averages:
+            answer = answer * np.ravel(pole)
+        poles = (frequency_response.column(pace * (2 / w + psi / n)), *averages)
+        return replace(
+            published,
+            gain=frequency_response.column(answer),
+            poles=frequency_response.apart(poles),
+            delay_s=frequency_response.column(LATE * rtt_s + ages_s),
+        )
+
+
+def _plain(x: Any) -> Any:
+    return float(x) if np.ndim(x) == 0 else x

@@ -1,0 +1,242 @@
+"""Roots of a closed loop in s: guesses from a discretisation, refined on the exact equation."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay.control import frequency_response
+from forebay.control.delay_system import chebyshev, weights
+from forebay.control.frequency_response import Complexes, Number, Terms
+
+Floats = NDArray[np.float64]
+AnyOf = TypeVar("AnyOf", Floats, Complexes)
+
+#: Longest delay in intervals for which all roots of a sampled loop are computed.
+LONGEST = 300
+#: Most steps of history in a discretisation.
+MOST = 320
+#: Chebyshev points of the longest delay.
+POINTS = 30
+
+
+def roots(t: Terms) -> Complexes:
+    """From right to left; of a sampled loop as ln z/T."""
+    if t.interval_s is None:
+        return _newton(t, _generator(t))
+    interval_s = float(t.interval_s)
+    if not t.hybrid and t.longest_s / interval_s <= LONGEST:
+        z = _period_map(t, 1)
+        s = np.log(z[z != 0]) / interval_s
+        return np.asarray(s[np.argsort(-s.real)], complex)
+    guesses = [*_generator(t)]
+    if t.hybrid and t.longest_s / interval_s <= MOST / 8:
+        steps = max(8, math.ceil(8 * interval_s / float(t.shortest_s)))
+        z = _period_map(t, steps)
+        s = np.log(z[np.abs(z) > 1e-9]) / interval_s
+        guesses += list(s[np.argsort(-s.real)][:24])
+    return _newton(t, np.array(guesses))
+
+
+def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
+    """Hold, delay, plant and sampler as numerator and denominator in z⁰, z⁻¹, …; `gain.pulse` has
+    the formula."""
+    assert t.interval_s is not None
+    # A pole that two paths share is one of their sum.
+    poles = list(dict.fromkeys(_plain(pole) for path in t.paths for pole in path.poles))
+    decays = [np.exp(-pole * float(t.interval_s)) for pole in poles]
+    denominator = np.array([1.0])
+    for decay in decays:
+        denominator = np.convolve(denominator, [1, -decay])
+    total = np.zeros(1)
+    for path in t.paths:
+        whole, rest = frequency_response.whole_intervals(path.delay_s, t.interval_s)
+        numerator: Any = np.zeros(1)
+        for residue, pole in frequency_response.residues(path):
+            new, old = frequency_response.gammas(pole, t.interval_s, rest)
+            others = np.array([1.0])
+            for other, decay in zip(poles, decays, strict=True):
+                if other != _plain(pole):
+                    others = np.convolve(others, [1, -decay])
+            part: Any = _plain(residue) * np.convolve([new, old], others)
+            numerator = _polyadd(numerator, part)
+        total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
+    # Complex poles come in pairs: what is left of their imaginary parts is rounding.
+    return np.asarray(total.real), np.asarray(denominator.real)
+
+
+def rational(t: Terms) -> tuple[Floats, Floats]:
+    """The plant of one path without its delay: numerator and denominator in s, highest power
+    first."""
+    poles = [complex(pole) for pole in t.poles]
+    bottom = np.poly([-pole for pole in poles])
+    top = np.zeros(1, complex)
+    if t.shares is None:
+        return np.array([float(t.gain)]), np.asarray(bottom.real, float)
+    for i, share in enumerate(t.shares):
+        others = [-other for j, other in enumerate(poles) if j != i]
+        top = np.polyadd(top, complex(t.gain * share) * np.poly(others))
+    return np.asarray(top.real, float), np.asarray(bottom.real, float)
+
+
+def _generator(t: Terms) -> Complexes:
+    """Guesses: eigenvalues of the loop's generator on Chebyshev points of the longest delay (Breda,
+    Maset and Vermiglio 2005). A sampler stands in it by Tustin's rule, with half an interval more
+    of delay, for roots far below the sampling frequency."""
+    late_s = 0.0
+    law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
+    law_c, acts = np.zeros((1, 0)), float(t.direct)
+    # A law without gain adds nothing, and its gain would be divided by.
+    if t.interval_s is not None and any(np.any(it) for it in t.numerator):
+        interval_s = float(t.interval_s)
+        order = max(len(t.numerator), len(t.denominator)) - 1
+        # In intervals of time, and by its largest gain, which keep the numbers moderate.
+        top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
+        from scipy import signal  # half a second to load, which most laws do without
+
+        gain = float(np.abs(top).max()) or 1.0
+        law_a, law_b, law_c, passes = signal.tf2ss(top / gain, bottom)
+        law_a, law_b = law_a / interval_s, law_b / interval_s
+        law_c, passes = gain * law_c, gain * passes
+        acts += float(passes[0, 0])
+        late_s = 0.0 if t.hybrid else 0.5 * interval_s
+    modes = _modes(t)
+    plant, size = len(modes), len(modes) + len(law_a)
+    now = np.zeros((size, size), complex)
+    now[:plant, :plant] = np.diag([-pole for pole in modes])
+    now[plant:, :plant] = law_b
+    now[plant:, plant:] = law_a
+    output = np.concatenate([np.full(plant, acts), law_c.ravel()])
+    longest_s = t.longest_s + late_s
+    nodes, slopes = chebyshev(POINTS)
+    whole = np.kron(2 / longest_s * slopes, np.eye(size)).astype(complex)
+    whole[:size] = 0.0
+    whole[:size, :size] = now
+    for i, entries in enumerate(modes.values()):
+        for residue, delay_s in entries:
+            at = weights(nodes, -2 * (delay_s + late_s) / longest_s)
+            whole[i] += np.kron(at, -residue * output)
+    found = np.linalg.eigvals(whole)
+    return np.asarray(found[np.argsort(-found.real)][:60], complex)
+
+
+def _modes(t: Terms) -> dict[complex, list[tuple[complex, float]]]:
+    """Of each pole, which the paths share, its residue and delay in each of them."""
+    found: dict[complex, list[tuple[complex, float]]] = {}
+    for path in t.paths:
+        for residue, pole in frequency_response.residues(path):
+            entry = (complex(residue), float(path.delay_s))
+            found.setdefault(complex(pole), []).append(entry)
+    return found
+
+
+def _period_map(t: Terms, steps: int) -> Complexes:
+    """How the state of plant, delay and law moves in one interval, in steps that hold the plant's
+    input: its eigenvalues. One step is exact of a law behind its sampler; of one that also acts at
+    once, small ones are a guess."""
+    assert t.interval_s is not None
+    interval_s = float(t.interval_s)
+    dt = interval_s / steps
+    past = int(frequency_response.whole_intervals(t.longest_s, dt)[0]) + 2
+    modes = _modes(t)
+    numerator = [float(c) for c in t.numerator]
+    denominator = [float(c) for c in t.denominator]
+    inputs, outputs = len(numerator) - 1, len(denominator)
+    # Modes, inputs of the plant from the newest on, samples before the last, outputs of the law.
+    at_past = len(modes)
+    at_in = at_past + past
+    at_out = at_in + inputs
+    size = at_out + outputs
+    queue = np.zeros(size)
+    queue[:at_past] = 1.0
+    move = np.zeros((size, size), complex)
+    acts = -float(t.direct) * queue
+    acts[at_out] = -1.0
+    for i in range(1, past):
+        move[at_past + i, at_past + i - 1] = 1.0
+    move[at_past] = acts
+    for i, (pole, entries) in enumerate(modes.items()):
+        move[i, i] = cmath.exp(-pole * dt)
+        for residue, delay_s in entries:
+            whole, rest = frequency_response.whole_intervals(delay_s, dt)
+            new, old = (complex(residue * g) for g in frequency_response.gammas(pole, dt, rest))
+            # The input of this step is `acts`; the one k steps ago is at_past + k − 1.
+            for ago, factor in ((int(whole), new), (int(whole) + 1, old)):
+                if ago == 0:
+                    move[i] += factor * acts
+                else:
+                    move[i, at_past + ago - 1] += factor
+    for i in range(size - at_in):
+        move[at_in + i, at_in + i] = 1.0
+    sample = np.eye(size)
+    sample[at_in:] = 0.0
+    sample[at_out] = (numerator[0] / denominator[0]) * queue
+    for i in range(inputs):
+        sample[at_out, at_in + i] += numerator[i + 1] / denominator[0]
+        sample[at_in + i] = queue if i == 0 else np.eye(size)[at_in + i - 1]
+    for i in range(1, outputs):
+        sample[at_out, at_out + i - 1] -= denominator[i] / denominator[0]
+        sample[at_out + i, at_out + i - 1] = 1.0
+    return np.linalg.eigvals(np.linalg.matrix_power(move, steps) @ sample).astype(complex)
+
+
+def _newton(t: Terms, guesses: Complexes) -> Complexes:
+    """Roots of 1 + L near the guesses, once each, from right to left."""
+    turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
+    s = guesses[np.abs(guesses.imag) < 1.01 * turn]
+    near_s = float(t.shortest_s)
+    poles = list(_modes(t))
+
+    def f(at: Complexes) -> Complexes:
+        # Times the plant's poles: one that a law's zero has nearly cancelled is a root beside them.
+        below = np.prod([at + p for p in poles], axis=0)
+        return np.asarray((1 + frequency_response.loop(t, at)) * below, complex)
+
+    with np.errstate(all="ignore"):
+        for _ in range(60):
+            small = 1e-6 * (np.abs(s) + 1e-3 / near_s)
+            slope = (f(s + small) - f(s - small)) / (2 * small)
+            change = f(s) / slope
+            # No step leaves the neighbourhood at once.
+            size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
+            s = s - change / np.maximum(1.0, size)
+        good = np.isfinite(s) & (np.abs(change) < 1e-7 * (np.abs(s) + 1e-3 / near_s))
+    kept: list[complex] = []
+    for found in s[good]:
+        # z is the same a sampling frequency higher.
+        root = complex(found)
+        if math.isfinite(turn):
+            root = complex(found.real, (found.imag + turn) % (2 * turn) - turn)
+        if all(abs(root - other) > 1e-6 * (abs(root) + 1e-3 / near_s) for other in kept):
+            kept.append(root)
+    return np.array(sorted(kept, key=lambda root: -root.real), complex)
+
+
+def _tustin(coefficients: Sequence[object], order: int) -> Floats:
+    """Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
+    total = np.zeros(order + 1)
+    for i, c in enumerate(coefficients):
+        term = np.array([float(c)])  # type: ignore[arg-type]
+        for k in range(order):
+            term = np.polymul(term, [-0.5, 1] if k < i else [0.5, 1])
+        total += np.pad(term, (order + 1 - len(term), 0))
+    return total
+
+
+def _plain(number: Number) -> float | complex:
+    """Real where it can be: complex sums round otherwise."""
+    found = complex(number)
+    return found if found.imag else found.real
+
+
+def _polyadd(a: AnyOf, b: AnyOf) -> AnyOf:
+    """Sum of polynomials with the constant term first."""
+    total = np.zeros(max(len(a), len(b)), np.result_type(a, b))
+    total[: len(a)] += a
+    total[: len(b)] += b
+    return total

@@ -1,0 +1,189 @@
+"""Laws that are a PI of the queue, by whatever names they call their gains.
+
+A PI moves its probability by p(k) = p(k−1) + a·e(k) − b·e(k−1) at every sample, with the error e of
+the queue. Laws write a and b in other ways, measure the delay instead of the queue, sample it late,
+and scale what they do by the link or by the probability itself. All that stands in their linear
+models: numerator = F(z)·(a − b·z⁻¹) over 1 − z⁻¹, with a path F that the gains do not change. So
+one set of gains over F·G stands for each of these laws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import forebay._native as _native
+from forebay._base import registries
+from forebay._native import LawModel
+
+if TYPE_CHECKING:
+    from forebay._native import LawEntry, LinearModel
+
+Floats = NDArray[np.float64]
+#: What two numbers may differ by that are equal but for rounding.
+ROUNDING = 1e-7
+
+
+@dataclass(frozen=True)
+class PiForm:
+    """How a law writes its gains.
+
+    names: of the two parameters. values: of them from a and b. apart: whether the integral is a
+        parameter of its own, and not the small difference of two. of_delay: whether the error is a
+        delay in s, and not a queue in packets.
+    """
+
+    names: tuple[str, str]
+    values: Callable[[float, float], tuple[float, float]]
+    apart: bool = True
+    of_delay: bool = False
+
+
+FORMS = (
+    PiForm(("a", "b"), lambda a, b: (a, b), apart=False),
+    # On the error, and on its change.
+    PiForm(("alpha", "beta"), lambda a, b: (a - b, b), of_delay=True),
+    # On both, and on the error as a share of that.
+    PiForm(("gamma", "alpha"), lambda a, b: (b, a / b - 1)),
+)
+
+
+@dataclass(frozen=True)
+class PiLaw:
+    """A law with its form. limits: greatest values of both parameters; interval_s: its default;
+    keys: its set-point and its sampling interval."""
+
+    law: str
+    form: PiForm
+    limits: tuple[float, float]
+    interval_s: float
+    keys: tuple[str, str]
+
+    def params(self, a: float, b: float) -> tuple[tuple[str, float], ...] | None:
+        """Both parameters; None for gains that they cannot have."""
+        if not 0 < b < a:
+            return None
+        found = self.form.values(a, b)
+        if any(not 0 <= value <= most for value, most in zip(found, self.limits, strict=True)):
+            return None
+        return tuple(zip(self.form.names, found, strict=True))
+
+    def text(self, value: float, a: float, b: float) -> str:
+        """A parameter with six digits of the integral."""
+        if self.form.apart:
+            return f"{value:.6g}"
+        smaller = min(max(math.ceil(math.log10(a / (a - b))), 0), 9)
+        return f"{value:.{6 + smaller}g}"
+
+
+@cache
+def pi_law(law: str) -> PiLaw | None:
+    """The form of a law that is a PI of the queue; None for any other."""
+    entry = registries.laws().get(law)
+    if entry is None or entry["set_point"] is None:
+        return None
+    limits = {spec["name"]: spec["max"] for spec in entry["params"]}
+    for form in FORMS:
+        if not {*form.names, "interval", entry["set_point"]} <= set(limits):
+            continue
+        most = tuple(_most(limits[name]) for name in form.names)
+        found = PiLaw(
+            law, form, (most[0], most[1]), _seconds(entry, "interval"),
+            (entry["set_point"], "interval"),
+        )  # fmt: skip
+        if _is_pi(found):
+            return found
+    return None
+
+
+def pi_laws() -> list[str]:
+    """The laws that are a PI."""
+    return [law for law in registries.laws() if pi_law(law) is not None]
+
+
+def of_delay(law: str) -> bool:
+    """Whether the gains of a law that is a PI are per second of delay."""
+    found = pi_law(law)
+    return found is not None and found.form.of_delay
+
+
+def law_path(model: LinearModel, a: float, b: float) -> Floats | None:
+    """F in powers of z⁻¹, of a law with these gains; None where it is no PI of the queue."""
+    integrator = _integrator(model)
+    if integrator is None:
+        return None
+    _, numerator = integrator
+    # From the lowest power on, as z⁻¹ = 0 is no root of a − b·z⁻¹.
+    left, found = np.array(numerator, float), []
+    for i in range(len(left) - 1):
+        found.append(left[i] / a)
+        left[i : i + 2] -= found[-1] * np.array([a, -b])
+    if not found or abs(left[-1]) > ROUNDING * np.abs(numerator).max():
+        return None
+    return np.array(found)
+
+
+def integrates_differently(models: Sequence[LinearModel]) -> bool:
+    """Whether a law that is a PI at each of several places has other gains at some of them, with
+    the same parameters: it schedules its gains."""
+    gains = [integral(model) for model in models]
+    known = [one for one in gains if one is not None]
+    return len(known) == len(gains) > 0 and max(known) > 1.05 * min(known)
+
+
+def integral(model: LinearModel) -> float | None:
+    """K_i in 1/(packet s) of a law that is sampled and integrates, and acts in no other way."""
+    found = _integrator(model)
+    return None if found is None else float(sum(found[1])) / found[0]
+
+
+def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
+    """Sampling interval and numerator over 1 − z⁻¹, of a law that acts in no other way."""
+    sampled = model["sampled"]
+    if sampled is None or model["average"] is not None or model["direct"] != 0:
+        return None
+    interval_s, numerator, denominator = sampled
+    if len(denominator) != 2 or not np.allclose(denominator, (1.0, -1.0), atol=ROUNDING):
+        return None
+    return interval_s, numerator
+
+
+def _is_pi(law: PiLaw) -> bool:
+    """By its model on a link of 10 Mbit/s: the same path with whatever gains, and a rest that they
+    do not move."""
+    found = []
+    for a, b in ((2e-3, 1.9e-3), (5e-3, 2e-3)):
+        params = law.params(a, b)
+        if params is None:
+            return False
+        model = LawModel(law.law, [(law.keys[0], "20ms"), *params], 10_000_000, 1000, 500.0)
+        rest = model.operate(10.0, 0.1)
+        if rest is None:
+            return False
+        one = law_path(rest[1], a, b)
+        if one is None:
+            return False
+        found.append((rest[1]["queue_pkts"], one))
+    (queue, first), (other, second) = found
+    return (
+        abs(queue - other) <= ROUNDING * queue
+        and len(first) == len(second)
+        and bool(np.allclose(first, second, rtol=ROUNDING))
+    )
+
+
+def _most(limit: float | None) -> float:
+    return float("inf") if limit is None else float(limit)
+
+
+def _seconds(entry: LawEntry, name: str) -> float:
+    default = next(spec["default"] for spec in entry["params"] if spec["name"] == name)
+    if isinstance(default, float):
+        return default
+    return _native.quantity(name, str(default), "time")

@@ -1,1 +1,0 @@
-"""What a design tells: its reasons, its drawings, its files for other tools."""

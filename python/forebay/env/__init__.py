@@ -1,0 +1,1 @@
+"""Queues inside other people's programs: environments of Gymnasium, networks and sessions."""

@@ -1,0 +1,321 @@
+"""Running experiments: plans become finished runs, which are kept in a store as they end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from forebay._base import signals
+from forebay._base.progress import Progress
+from forebay.experiment import memory, outputs
+from forebay.experiment.experiment import NO_FILE
+
+if TYPE_CHECKING:
+    from forebay._native import Fault, Plan, Run
+    from forebay.experiment.engine import Extras, Key, RunningBatch
+    from forebay.experiment.experiment import Experiment
+    from forebay.experiment.run_rows import LawAtPoint
+    from forebay.experiment.store import Store, Writer
+
+T = TypeVar("T")
+
+#: Time between two fetches of finished runs.
+POLL_S = 0.05
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What came of an experiment: runs sorted by point, law and seed."""
+
+    runs: list[Run]
+    #: How many of them were in the store.
+    found: int = field(default=0, kw_only=True)
+    #: Runs that failed; after the first, the others were stopped.
+    faults: list[Fault]
+    interrupted: bool
+    elapsed_s: float
+    #: What a reader must know of some of them, by run: see `engine.RunningBatch`.
+    remarks: Mapping[Key, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    #: What some of them leave beside their traces, likewise.
+    extras: Mapping[Key, Extras] = field(default_factory=dict, kw_only=True)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    # Linux alone tells it of a process.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def execute(
+    experiment: Experiment,
+    threads: int | None = None,
+    watch: Watch | None = None,
+    *,
+    samples: bool = True,
+    store: Store | None = None,
+) -> Execution:
+    """Makes every run of `experiment` on `threads` threads (all cores if None).
+
+    `watch` hears of the progress now and then. Without `samples`, runs keep only their
+    metrics, which takes far less memory. What is in `store` is taken from there, and what is not
+    goes there as it finishes. Ctrl-C, as other signals in a command, and a run that
+    fails, stop the others;
+    what had finished by then is returned.
+    """
+    ((_, execution),) = execute_all([experiment], threads, watch, samples=samples, store=store)
+    return execution
+
+
+def execute_all(
+    experiments: Sequence[Experiment],
+    threads: int | None = None,
+    watch: Watch | None = None,
+    *,
+    samples: bool = True,
+    store: Store | None = None,
+) -> Generator[tuple[int, Execution]]:
+    """Makes the runs of several experiments as `execute` does, and gives each, by its number, as it
+    ends. The next one begins before the last has ended, so that no core waits; a run that several
+    of them have is made once where there is a store.
+
+    After Ctrl-C, and after a run that fails, those under way are given with what had finished, and
+    no further one begins.
+    """
+    threads = threads or cores()
+    for experiment in experiments:
+        memory.check(experiment.plan, threads, samples=samples)
+    start_s = time.monotonic()
+    jobs = _jobs(experiments, store, samples=samples)
+    total, runs = sum(job.cost for job in jobs), sum(each.runs for each in experiments)
+    waiting, under_way = deque(jobs), list[_Job]()
+
+    def take_and_tell(writer: Writer | None) -> None:
+        for job in under_way:
+            job.take(writer, samples=samples)
+        if writer:
+            writer.tick()
+        if watch:
+            done = sum(job.cost * job.fraction for job in jobs)
+            ended = sum(job.ended for job in jobs)
+            elapsed_s = time.monotonic() - start_s
+            more = "".join(job.batch.more for job in under_way if job.batch)
+            watch(Progress(done / total if total else 1.0, ended, runs, elapsed_s, more))
+
+    with store.writer() if store else nullcontext() as writer, signals.held() as interrupted:
+        try:
+            while waiting or under_way:
+                while waiting and sum(job.left for job in under_way) < threads:
+                    under_way.append(waiting.popleft())
+                    under_way[-1].begin(threads, samples=samples)
+                if not all(job.done for job in under_way):
+                    time.sleep(POLL_S)
+                done = [job for job in under_way if job.done]
+                take_and_tell(writer)
+                if interrupted or any(job.faults for job in under_way):
+                    break
+                for job in done:
+                    under_way.remove(job)
+                    yield job.number, job.execution(writer, samples=samples, interrupted=False)
+        finally:
+            while not all(job.cancelled() for job in under_way):
+                time.sleep(POLL_S)
+        take_and_tell(writer)
+        for job in under_way:
+            ended = job.execution(writer, samples=samples, interrupted=bool(interrupted))
+            yield job.number, ended
+
+
+@dataclass
+class _Job:
+    """An experiment under way."""
+
+    number: int
+    experiment: Experiment
+    #: what the store keeps of each law at each point; nothing of a prototype
+    stored: dict[tuple[int, int], LawAtPoint]
+    #: runs that were in the store
+    found: dict[Key, Run]
+    #: runs to make, and those that an earlier experiment makes, with their digests
+    missing: set[Key]
+    shared: dict[Key, str] = field(default_factory=dict)
+    makers: list[_Job] = field(default_factory=list)
+    batch: RunningBatch | None = None
+    began_s: float = 0.0
+    runs: list[Run] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    #: runs that have ended, now or before
+    ended: int = 0
+
+    @property
+    def cost(self) -> float:
+        """Bits that the links can carry in the runs to make: a guess of how long they take."""
+        of_point = [
+            point.duration_s * sum(link.rate_bps for link in point.links)
+            for point in self.experiment.plan.points
+        ]
+        return sum(of_point[point] for point, _, _ in self.missing)
+
+    @property
+    def fraction(self) -> float:
+        return self.batch.progress() if self.batch and self.missing else 0.0
+
+    @property
+    def left(self) -> int:
+        return len(self.found) + len(self.missing) - self.ended
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more comes, here or from where a run of this one is made."""
+        here = self.batch is not None and self.batch.done
+        return here and all(maker.done for maker in self.makers)
+
+    def begin(self, threads: int, *, samples: bool) -> None:
+        self.began_s = time.monotonic()
+        engine = self.experiment.engine
+        self.batch = engine.start(self.experiment, threads, samples=samples, only=self.missing)
+
+    def take(self, writer: Writer | None, *, samples: bool) -> None:
+        """Fetches what has ended, and stores it."""
+        if self.batch is None:
+            return
+        runs, faults = self.batch.take()
+        self.runs += runs
+        self.faults += faults
+        self.ended += len(runs) + len(faults)
+        for run in runs:
+            sound = (run.point, run.law, run.seed) not in self.batch.remarks
+            if writer and sound and (law := self.stored.get((run.point, run.law))):
+                writer.add(law, run, samples=samples)
+
+    def cancelled(self) -> bool:
+        """Gives up what is under way; whether all of it has ended."""
+        if self.batch is None or self.batch.done:
+            return True
+        # More than once: a law in Python may have caught its interruption.
+        self.batch.cancel()
+        return False
+
+    def execution(self, writer: Writer | None, *, samples: bool, interrupted: bool) -> Execution:
+        """What has come; this holds it no longer."""
+        runs, found = [*self.found.values(), *self.runs], len(self.found)
+        if self.shared and writer:
+            writer.flush()
+            runs += writer.store.runs(self.shared, samples=samples).values()
+        self.found, self.runs = {}, []
+        runs.sort(key=lambda run: (run.point, run.law, run.seed))
+        faults = sorted(self.faults, key=lambda fault: (fault.point, fault.law, fault.seed))
+        return Execution(
+            runs,
+            faults,
+            interrupted,
+            time.monotonic() - self.began_s,
+            found=found,
+            remarks=dict(self.batch.remarks) if self.batch else {},
+            extras=dict(self.batch.extras) if self.batch else {},
+        )
+
+
+def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bool) -> list[_Job]:
+    """What each experiment has to make, and what is there already."""
+    jobs: list[_Job] = []
+    makers: dict[tuple[str, int], _Job] = {}
+    for number, experiment in enumerate(experiments):
+        plan = experiment.plan
+        job = _Job(number, experiment, {}, {}, set(_keys(plan)))
+        jobs.append(job)
+        if store is None:
+            continue
+        job.stored = _stored_laws(experiment)
+        configs = _configs(plan, job.stored)
+        job.found = store.runs(configs, samples=samples)
+        job.ended = len(job.found)
+        job.missing -= job.found.keys()
+        for key in [key for key in job.missing if key in configs]:
+            maker = makers.setdefault((configs[key], key[2]), job)
+            if maker is not job:
+                job.missing.remove(key)
+                job.shared[key] = configs[key]
+                job.makers.append(maker)
+    return jobs
+
+
+def _keys(plan: Plan) -> Iterator[Key]:
+    return itertools.product(range(len(plan.points)), range(len(plan.laws)), plan.seeds)
+
+
+def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
+    """What a store keeps of each law at each point, by their numbers."""
+    from forebay.experiment import run_rows as rows  # loads polars, which --json does without
+
+    plan, engine = experiment.plan, experiment.engine
+    version = engine.version()
+    if version is None or _leaves_files(experiment):
+        return {}
+    made = rows.MadeBy(engine.name, version)
+    return {
+        (point, law): rows.law_at_point(plan, point, law, config, made)
+        for point in range(len(plan.points))
+        for law, config in enumerate(rows.configs(plan, point, made))
+        if config is not None
+    }
+
+
+def _leaves_files(experiment: Experiment) -> bool:
+    """Whether runs leave more than a store keeps. What a program does depends on more than its
+    words, too."""
+    if not experiment.engine.runs_programs:
+        return False
+    return experiment.plan.keeps_packets or outputs.runs_programs(experiment.plan)
+
+
+def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[Key, str]:
+    """The digest of each run that is stored."""
+    return {key: stored[key[:2]].config for key in _keys(plan) if key[:2] in stored}
+
+
+class RunFailedError(RuntimeError):
+    """A run that failed, in words."""
+
+
+def check_whole(experiment: Experiment, execution: Execution) -> None:
+    """Raises `KeyboardInterrupt` after an interruption, and `RunFailedError` after a failure."""
+    if execution.interrupted:
+        raise KeyboardInterrupt
+    for fault in execution.faults:
+        where = "" if experiment.path == NO_FILE else f"{experiment.path}: "
+        raise RunFailedError(f"{where}{fault_in_words(experiment.plan, fault)}")
+
+
+def count_stored(experiments: Sequence[Experiment], store: Store) -> int:
+    """How many runs of some experiments a store has, with their samples."""
+    wanted = [_configs(each.plan, _stored_laws(each)) for each in experiments]
+    return sum(len(store.rows_by_run(configs, samples=True)) for configs in wanted)
+
+
+def unbroken(native: Callable[[], T]) -> T:
+    """What native code gives that makes numpy's arrays, which panics on a Ctrl-C in the middle.
+
+    Raises the Ctrl-C afterwards.
+    """
+    with signals.held() as interrupted:
+        found = native()
+    if interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def fault_in_words(plan: Plan, fault: Fault) -> str:
+    """Which run failed, and how."""
+    point = plan.points[fault.point].label
+    at = f" at {point}" if point else ""
+    return f"{plan.laws[fault.law]}{at}, seed {fault.seed}, failed: {fault.message.rstrip()}"

@@ -1,0 +1,245 @@
+"""The store itself: segments of rows, each a Parquet file that comes whole, and a file of arrays
+for each run that keeps its samples.
+
+    forebay-store.json                      what this folder is
+    runs/results-3-9c01aa/0192…-7f.5ac3….parquet  rows; a folder for each version of the numbers
+    samples/results-3-9c01aa/4f/4f0c…-1.02b7….parquet
+    designs/9c01aa/0192…-7f.77e1….parquet         numbers of laws that studies have designed
+    studies/results-3-9c01aa/4f0c….91d0….parquet  lists of studies
+    damaged/                                      files that did not match their checksum
+
+The last part of each name is a checksum of the contents.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from forebay._base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
+from forebay._base.output_folder import reason_of
+from forebay._native import Run, ScenarioError, TrafficObserved
+from forebay.experiment import run_details as details
+from forebay.experiment import run_rows as rows
+from forebay.experiment.store_place import (
+    DamagedFileError,
+    Folder,
+    Remote,
+    sealed_name,
+    set_aside,
+    stem_of,
+)
+from forebay.experiment.store_segments import Pending, Segments
+
+if TYPE_CHECKING:
+    from forebay.experiment.run_rows import LawAtPoint
+
+#: What marks a folder as a store, and the layout of its files.
+MARK, LAYOUT = "forebay-store.json", 1
+RUNS, SAMPLES = "runs", "samples"
+#: A run of a plan: its point and law by their indices, and its seed.
+Key = tuple[int, int, int]
+Row = dict[str, Any]
+
+
+class Store(Segments):
+    """Runs that were made, in a folder or at an address: a row for each link of a run, those of
+    failed runs with a `fault`; and the arrays of some."""
+
+    def __init__(self, at: Folder | Remote) -> None:
+        super().__init__(at, RUNS, rows.version(), rows.KEY, rows.SCHEMA)
+        #: the folder of one that is not kept
+        self.goes_with: object = None
+        self._checked = False
+        self._check()
+
+    @property
+    def address(self) -> str:
+        return self.place.address
+
+    def _check(self) -> None:
+        """Refuses what is no store of this layout. Raises `ScenarioError`."""
+        if isinstance(self.place, Folder):
+            path = self.place.path
+            if path.exists() and not path.is_dir():
+                raise ScenarioError(
+                    f'--store: found "{path}", a file, allowed: a folder, new or not'
+                )
+            if not path.exists() or not any(path.iterdir()):
+                return
+        try:
+            mark = json.loads(self.place.read(MARK))
+            layout = mark["store"]
+        except FileNotFoundError:
+            # An address that is not there yet has no names either.
+            if self.place.names(""):
+                raise ScenarioError(
+                    f'--store: found "{self.address}", a folder without {MARK}, allowed: a store, '
+                    "or a folder that is new or empty"
+                ) from None
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+            raise ScenarioError(
+                f'--store: found "{self.address}", whose {MARK} cannot be read{why}, allowed: a '
+                "store"
+            ) from error
+        if layout != LAYOUT:
+            raise ScenarioError(
+                f'--store: found "{self.address}", of layout {layout}, allowed: layout {LAYOUT}; '
+                "another version of forebay made it"
+            )
+        self._checked = True
+
+    def check_writable(self) -> None:
+        """Refuses a place that nothing can be written to, before the time is spent.
+
+        Makes the store where it is not there. Raises `ScenarioError`.
+        """
+        try:
+            if not self._checked:
+                text = json.dumps({"store": LAYOUT, "what": "runs of forebay: see forebay store"})
+                self.place.write(MARK, f"{text}\n".encode())
+                self._checked = True
+            trial = f"{RUNS}/.trial-{uuid.uuid4().hex}"
+            self.place.write(trial, b"")
+            self.place.remove(trial)
+        except OSError as error:
+            raise ScenarioError(
+                f'--store: found "{self.address}", {reason_of(error)}, allowed: a folder that can '
+                "be written to, or --no-store"
+            ) from error
+
+    def rows_of(
+        self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
+    ) -> pl.DataFrame:
+        """The rows of these digests."""
+        wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
+        chosen = list(columns)
+        return self.read(
+            lambda: self.scan().select(chosen).join(wanted, on="config", how="semi").collect()
+        )
+
+    def rows_by_run(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, list[Row]]:
+        """The rows of the sound runs among `wanted`, each with its digest; a row for each link.
+
+        samples: only of runs whose arrays are there.
+        """
+        if not wanted:
+            return {}
+        by_run: dict[tuple[str, int], list[Row]] = {}
+        sound = self.rows_of(wanted.values()).filter(pl.col("fault").is_null())
+        # Sorted, so that a run's links come in order.
+        for row in sound.sort(rows.KEY).iter_rows(named=True):
+            by_run.setdefault((row["config"], row["seed"]), []).append(row)
+        sampled = self._sample_files() if samples and by_run else {}
+        return {
+            key: by_run[config, key[2]]
+            for key, config in wanted.items()
+            if (config, key[2]) in by_run
+            and (not samples or self._sample_stem(config, key[2]) in sampled)
+        }
+
+    def runs(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, Run]:
+        """The stored runs among `wanted`, each with its digest.
+
+        samples: only those whose arrays are there, with them.
+        """
+        by_run = self.rows_by_run(wanted, samples=samples)
+        sampled = self._sample_files() if samples and by_run else {}
+        runs = {}
+        for key, of_run in by_run.items():
+            arrays: list[dict[str, pl.Series | None]] = [{} for _ in of_run]
+            if samples:
+                try:
+                    name = sampled[self._sample_stem(of_run[0]["config"], key[2])]
+                    table = pl.read_parquet(io.BytesIO(self.place.read(name)))
+                except DamagedFileError as damage:
+                    set_aside(self.place, damage)
+                    continue
+                arrays = [{column.name: column[i] for column in table} for i in range(table.height)]
+            runs[key] = self._run(key, of_run, arrays)
+        return runs
+
+    def _run(self, key: Key, of_run: list[Row], arrays: list[dict[str, pl.Series | None]]) -> Run:
+        point, law, seed = key
+        links = [
+            details.observed(
+                row["link_name"],
+                {name: row[name] for name in ([*METRICS, COST] if row["link"] == 0 else METRICS)},
+                [
+                    (each["name"], {name: each[name] for name in CLASS_METRICS})
+                    for each in row["classes"]
+                ],
+                [
+                    TrafficObserved(each["traffic"], {name: each[name] for name in TRAFFIC_METRICS})
+                    for each in row["traffic"]
+                ],
+                of_link,
+            )
+            for row, of_link in zip(of_run, arrays, strict=True)
+        ]
+        return Run(point, law, seed, links[0], links[1:])
+
+    def _sample_stem(self, config: str, seed: int) -> str:
+        return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}"
+
+    def _sample_files(self) -> dict[str, str]:
+        """Return the names of the files of arrays by their stems."""
+        return {stem_of(name): name for name in self.place.names(f"{SAMPLES}/{self.version}")}
+
+    def read_sealed(self, stem: str) -> bytes | None:
+        """Return the contents of an intact file with this stem, or None."""
+        folder = stem.rpartition("/")[0]
+        for name in self.place.names(folder):
+            if stem_of(name) == stem:
+                try:
+                    return self.place.read(name)
+                except DamagedFileError as damage:
+                    set_aside(self.place, damage)
+        return None
+
+    @contextmanager
+    def writer(self) -> Iterator[Writer]:
+        """Takes finished runs; what it has taken is in the store at the end of the context."""
+        with Writer(self) as writer:
+            yield writer
+        self.put_together()
+
+    def check_marked(self) -> None:
+        """Makes the store where it is not there. Raises `ScenarioError`."""
+        if not self._checked:
+            self.check_writable()
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Writes rows as one more segment."""
+        self.check_marked()
+        super().add(table)
+
+
+class Writer(Pending):
+    """Takes runs as they finish; writes them now and then, and at once where they take long."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(lambda some: store.add(rows.table(some)))
+        self.store = store
+
+    def add(self, law: LawAtPoint, run: Run, *, samples: bool = False) -> None:
+        """A run that has ended; with `samples` also its arrays."""
+        if samples:
+            self.store.check_marked()
+            contents = details.packed(run)
+            stem = self.store._sample_stem(law.config, run.seed)
+            self.store.place.write(sealed_name(stem, contents), contents)
+        self.rows += law.run(run)
+
+    @property
+    def waiting(self) -> int:
+        """Runs that it has taken, and that are not in the store."""
+        return sum(1 for row in self.rows if row["link"] == 0)

@@ -1,0 +1,596 @@
+"""Puts a law before a device's queue, changes it while traffic runs, and takes it away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import forebay._native as _native
+from forebay._base import quantities, registries
+from forebay._native import LawTwin, ScenarioError
+from forebay.linux import (
+    detachment,
+    devices,
+    namespaces,
+    presence,
+    privileges,
+    programs,
+    records,
+    tcx,
+)
+from forebay.linux.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
+from forebay.linux.programs import (
+    CLASSIFIER,
+    FRONTS,
+    QDISC,
+    KernelError,
+    answer,
+    call,
+    hexadecimal,
+)
+from forebay.linux.records import Attached
+from forebay.scenario import router
+
+#: Of a buffer that is not given, as `forebay link` has it.
+BUFFER = "250p"
+#: A law without a clock is looked at so often, for the statistics.
+WATCHED_NS = 10_000_000
+#: Bits of a rate in bytes per nanosecond: FB_RATE of fixed.h.
+RATE_BITS = 56
+#: The shaper sends so much at once, at least two packets.
+BURST_S = 0.001
+#: The qdiscs, by a function of theirs and the module that may have it.
+SHAPER = ("tbf_enqueue", "sch_tbf")
+OWN_QDISC = ("bpf_qdisc_init_prologue", "bpf_qdisc")
+#: What bpftool says of a qdisc that the kernel knows: the number of a program of it.
+ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
+
+
+@dataclass(frozen=True)
+class AttachStep:
+    """A step of attaching, as one would type it.
+
+    Attributes
+    ----------
+    words : list of str
+        The command.
+    act : callable, optional
+        What does the step, where it is not the command itself: it is given the file descriptor of
+        a BPF file system in which the law's program is pinned, or -1 without a program.
+    """
+
+    words: list[str]
+    act: Callable[[int], object] | None = None
+
+    def run(self, file_system: int) -> None:
+        if self.act is None:
+            call(*self.words)
+        else:
+            self.act(file_system)
+
+
+@dataclass(frozen=True)
+class AttachPlan:
+    """What would be attached, and the commands that do it."""
+
+    attached: Attached
+    steps: list[AttachStep]
+    twin: LawTwin | None
+    #: What one should know of it, a line each.
+    notes: list[str]
+
+
+def plan(
+    device: str,
+    law: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    rate: str | None = None,
+    buffer: str | None = None,
+    ecn: bool = False,
+    design: Mapping[str, str] | None = None,
+    front: str | None = None,
+) -> AttachPlan:
+    """Return how a law would be attached; nothing is touched.
+
+    Parameters
+    ----------
+    device : str
+        Name of the network device.
+    law, params
+        As `forebay laws` and a scenario have them.
+    rate : str, optional
+        Rate of IP packets of the shaper that is made, such as "15Mbit/s". By default the law
+        stands before the shaper that is there.
+    buffer : str, optional
+        Buffer of that shaper.
+    ecn : bool
+        Mark packets that can be marked.
+    design : dict, optional
+        `flows`, `rtt` and `tcp` that the law is designed for, such as "60", "246ms" and "cubic".
+    front : str, optional
+        "classifier", before the shaper, or "qdisc", which shapes itself. By default what the
+        kernel offers.
+
+    Raises
+    ------
+    ScenarioError
+        If the law cannot be attached so.
+    """
+    programs.need("tc", "ip")
+    target = devices.device(device)
+    _refuse_second(target)
+    attached = _site(target, law, rate, buffer, ecn=ecn)
+    parameters = dict(params or {})
+    notes = []
+    if design:
+        parameters, note = _designed(attached, target, parameters, design)
+        notes.append(note)
+    attached = replace(attached, params=parameters)
+    twin = _twin(attached)
+    attached = replace(attached, engine=_front(front, law, twin, shapes=rate is not None, ecn=ecn))
+    if twin is None:
+        return _plan_own_qdisc(attached, target, notes)
+    notes += _rate_notes(attached)
+    return _plan_law(attached, target, twin, notes)
+
+
+def _site(target: Device, law: str, rate: str | None, buffer: str | None, *, ecn: bool) -> Attached:
+    """Return the record of a law, without its parameters. Raises `ScenarioError`."""
+    if rate is None:
+        if buffer is not None:
+            raise ScenarioError("--buffer: found without --rate, allowed: with it")
+        rate_bps, before = devices.rate_of(target), None
+    else:
+        rate_bps = round(_native.quantity("--rate", rate, "rate"))
+        before = devices.qdiscs_before(target)
+    return Attached(
+        device=target.name,
+        ifindex=target.ifindex,
+        namespace=namespaces.cookie(),
+        law=law,
+        params={},
+        rate_bps=rate_bps,
+        buffer_pkts=_native.quantity("--buffer", buffer or BUFFER, "queue"),
+        packet_bytes=target.packet_bytes,
+        header_bytes=target.header_bytes,
+        ecn=ecn,
+        engine=CLASSIFIER,
+        made=[] if rate is None else ["shaper"],
+        before=before,
+        boot=records.boot(),
+    )
+
+
+def _refuse_second(target: Device) -> None:
+    """Raise `ScenarioError` where the device has a law."""
+    name = shown(target.name)
+    present = devices.installed(target.name, target.ifindex)
+    for record in records.read()[0]:
+        if presence.is_of(record, target.ifindex, present) and presence.is_there(record, present):
+            raise ScenarioError(
+                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
+                f"{quoted(target.name)}`; `forebay set {quoted(target.name)} KEY=VALUE` changes it"
+            )
+    if present.shaper or devices.law_programs(present):
+        raise ScenarioError(
+            f"DEV: {name} has a law of Forebay without a record that can be read; "
+            f"`forebay detach {quoted(target.name)}` removes it"
+        )
+
+
+def _plan_own_qdisc(attached: Attached, target: Device, notes: list[str]) -> AttachPlan:
+    """Plan the kernel's own qdisc for a law."""
+    name = quoted(target.name)
+    shapes = registries.parameter(attached.law, router.OWN_RATE) is not None
+    words = _own_qdisc(attached, target, shapes=shapes)
+    if not attached.made:
+        raise ScenarioError(
+            f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
+            f"queue before the shaper of {name}"
+        )
+    attached = replace(attached, engine=words.qdisc)
+    notes += [
+        f"{key}: {value}, Linux takes {linux_value}" for key, value, linux_value in words.rounded
+    ]
+    root = ["tc", "qdisc", "replace", "dev", target.name, "root", "handle", HANDLE]
+    if shapes:
+        return AttachPlan(attached, [AttachStep([*root, *words.text.split()])], None, notes)
+    notes += _rate_notes(attached)
+    parent = ["parent", f"{HANDLE}1", "handle", CHILD]
+    child = ["tc", "qdisc", "add", "dev", target.name, *parent, *words.text.split()]
+    return AttachPlan(
+        attached, [AttachStep(shaper(attached, target)), AttachStep(child)], None, notes
+    )
+
+
+def _plan_law(attached: Attached, target: Device, twin: LawTwin, notes: list[str]) -> AttachPlan:
+    """Plan a law in fixed point."""
+    steps = []
+    if "shaper" in attached.made:
+        steps.append(AttachStep(shaper(attached, target)))
+    if attached.engine == QDISC:
+        return AttachPlan(attached, steps, twin, notes)
+    if tcx.offered():
+        attached = replace(attached, made=[*attached.made, "tcx"])
+        words = ["bpftool", "net", "attach", "tcx_egress", "name", programs.PROGRAM_NAME]
+
+        def attach_tcx(file_system: int) -> None:
+            with tcx.opened(_pin(file_system)) as program:
+                tcx.attach(target.ifindex, program)
+
+        steps.append(AttachStep([*words, "dev", target.name], attach_tcx))
+        other_programs = tcx.attached(target.ifindex)
+        if other_programs:
+            notes.append(
+                f"the law runs before the {len(other_programs)} BPF program"
+                f"{'s' if len(other_programs) > 1 else ''} at the egress of {shown(target.name)}: "
+                "it also counts packets that they take away"
+            )
+        return AttachPlan(attached, steps, twin, notes)
+    preference = devices.PREFERENCE
+    if target.has_clsact:
+        preference = devices.first_preference(target.name)
+    else:
+        attached = replace(attached, made=[*attached.made, "clsact"])
+        steps.append(AttachStep(["tc", "qdisc", "add", "dev", target.name, "clsact"]))
+    attached = replace(attached, made=[*attached.made, "filter"])
+    words = devices.filter_words("add", target.name, preference)
+    words += ["handle", FILTER_HANDLE, "bpf", "direct-action", "pinned"]
+
+    def attach_filter(file_system: int) -> None:
+        call(*words, str(_pin(file_system)), files=[file_system])
+
+    steps.append(AttachStep([*words, "PROGRAM"], attach_filter))
+    return AttachPlan(attached, steps, twin, notes)
+
+
+def _rate_notes(attached: Attached) -> list[str]:
+    """Say what the shaper's number is, where it is not the rate that was given."""
+    counted_bps = shaper_bps(attached)
+    if "shaper" not in attached.made or counted_bps == attached.rate_bps:
+        return []
+    packet = attached.packet_bytes - attached.header_bytes
+    kind = "tbf" if attached.engine != QDISC else "qdisc"
+    return [
+        f"{kind} rate {counted_bps}bit carries {quantities.rate(attached.rate_bps)} of IP packets: "
+        f"it counts {attached.packet_bytes} bytes for each {packet}-byte packet"
+    ]
+
+
+@records.alone()
+def attach(*args: Any, **kwargs: Any) -> AttachPlan:
+    """Do what `plan` returns. A failure leaves the device as it was.
+
+    The law is held by the device alone: no process, pin or mount keeps it. Afterwards the kernel is
+    asked whether it is there.
+
+    Raises `ScenarioError`, and `KernelError` where the kernel refuses.
+    """
+    privileges.need(privileges.NETWORK, "attach")
+    wanted = plan(*args, **kwargs)
+    attached = wanted.attached
+    if wanted.twin is not None:
+        privileges.need(privileges.LAW, "attach")
+        programs.need("bpftool", "clang")
+    with ExitStack() as undo:
+        # `detach` needs the record where something cannot be undone, and where this is killed.
+        undo.callback(lambda: _undo(attached))
+        attached.write()
+        with ExitStack() as loading:
+            file_system = -1
+            if wanted.twin is not None:
+                file_system = loading.enter_context(tcx.file_system())
+                attached = _load(attached, wanted.twin, file_system)
+                # With the numbers by which the law is found, before anything holds it.
+                attached.write()
+            for step in wanted.steps:
+                step.run(file_system)
+        _verify(attached)
+        undo.pop_all()
+    return replace(wanted, attached=attached)
+
+
+def _undo(attached: Attached) -> None:
+    with suppress(KernelError):
+        detachment.remove(attached, attached.device)
+        attached.forget()
+
+
+def _verify(attached: Attached) -> None:
+    """Raise `KernelError` where the kernel has not what was attached.
+
+    This process holds nothing of it any more, and the programs that are asked never did.
+    """
+    present = devices.installed(attached.device, attached.ifindex)
+    if not presence.is_there(attached, present):
+        raise KernelError(f"attach: the kernel did not keep {attached.law} on {attached.device}")
+    if attached.engine in FRONTS:
+        _active(attached)
+
+
+@records.alone()
+def change(device: str, changes: Mapping[str, str]) -> Attached:
+    """Change parameters of the law, or `rate` of our shaper, while traffic runs.
+
+    Raises `ScenarioError`, `KernelError`.
+    """
+    privileges.need(privileges.NETWORK, "set")
+    attached = presence.attached_to(device)
+    name = presence.name_here(attached) or device
+    ifindex = devices.index(name)
+    if ifindex is None or not presence.is_there(attached, devices.installed(name, ifindex)):
+        raise ScenarioError(
+            f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
+            f"{quoted(device)}`"
+        )
+    if attached.engine not in FRONTS:
+        raise ScenarioError(
+            f"set: found Linux's {attached.engine}, allowed: a law of `forebay list` that is a "
+            f"{' or a '.join(FRONTS)}; detach, and attach anew"
+        )
+    changes = dict(changes)
+    rate = changes.pop("rate", None)
+    new = replace(attached, params={**attached.params, **changes})
+    if rate is not None:
+        if "shaper" not in attached.made:
+            raise ScenarioError(
+                f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
+            )
+        new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
+    old, new_twin = _twin(attached), _twin(new)
+    assert old is not None and new_twin is not None
+    started = [
+        name for (name, was), (_, now) in zip(old.state, new_twin.state, strict=True) if was != now
+    ]
+    if started and changes:
+        raise ScenarioError(
+            f"set: found {', '.join(changes)}, from which the law starts ({', '.join(started)}), "
+            "allowed: detach, and attach anew"
+        )
+    privileges.need(privileges.LAW, "set")
+    if rate is not None and new.engine == CLASSIFIER:
+        words = shaper(new, devices.device(name))
+        call(*["change" if word == "replace" else word for word in words])
+    free = 1 - _active(attached)
+    _update(attached.maps["settings"], free, settings(new, new_twin))
+    # One word: every packet has the old settings, or the new ones.
+    _update(attached.maps["active"], 0, struct.pack("=I", free))
+    new.write()
+    return new
+
+
+def _active(attached: Attached) -> int:
+    """Return which of the law's two settings is the active one. Raises `KernelError`."""
+    (active,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["active"]))
+    return int(active["formatted"]["value"])
+
+
+def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
+    """What our shaper sends at once after a rest."""
+    return max(2 * packet_bytes, round(BURST_S * rate_bps / 8))
+
+
+def shaper(attached: Attached, found: Device) -> list[str]:
+    """The words of our shaper."""
+    words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+    if attached.engine == QDISC:
+        return [*words, attached.qdisc]
+    rate_bps = shaper_bps(attached)
+    burst = burst_bytes(rate_bps, found.packet_bytes)
+    limit = round(attached.buffer_pkts * found.packet_bytes)
+    rate = f"{rate_bps}bit"
+    return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
+
+
+def settings(attached: Attached, twin: LawTwin) -> bytes:
+    """`struct settings` of front.h."""
+    bytes_per_s = shaper_bps(attached) / 8
+    per_byte_ns = 1e9 / bytes_per_s
+    numbers = [
+        twin.interval_ns or WATCHED_NS,
+        int(attached.ecn),
+        attached.ifindex,
+        round(bytes_per_s * 1e-9 * 2**RATE_BITS),
+        attached.packet_bytes,
+        _factor(per_byte_ns),
+        round(attached.buffer_pkts * attached.packet_bytes),
+        *(value for _, value in twin.config),
+    ]
+    return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def shaper_bps(attached: Attached) -> int:
+    """Return the rate at which the shaper counts, with the header of each packet."""
+    packet_bytes = attached.packet_bytes - attached.header_bytes
+    return router.shaper_bps(attached.rate_bps, packet_bytes, attached.header_bytes)
+
+
+def _factor(x: float) -> int:
+    """A factor of fixed.h, for x of 2^-40 to 2^47."""
+    import math
+
+    shift = 47 - math.floor(math.log2(x))
+    return round(x * 2.0**shift) | shift << 48
+
+
+def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
+    """Where the law will stand. Raises `ScenarioError` where it cannot."""
+    if wanted is not None and wanted not in FRONTS:
+        raise ScenarioError(f'--front: found "{wanted}", allowed: {", ".join(FRONTS)}')
+    if wanted is not None and twin is None:
+        raise ScenarioError(
+            f'--front: found "{wanted}" with {law}, allowed: with a law in fixed point'
+        )
+    if twin is not None:
+        programs.need_types()
+    if wanted != QDISC and (twin is None or not shapes or programs.offers(*SHAPER)):
+        return CLASSIFIER
+    if wanted == CLASSIFIER:
+        raise ScenarioError(
+            "--front: found a kernel without tbf, allowed: one with sch_tbf, or --front qdisc"
+        )
+    if not programs.offers(*OWN_QDISC):
+        without = "neither tbf nor " if wanted is None else "no "
+        raise ScenarioError(
+            f"--front: found Linux {os.uname().release} with {without}qdiscs of BPF, allowed: 6.16 "
+            "and later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
+        )
+    if not shapes:
+        raise ScenarioError("--rate: found none, allowed: such as 15Mbit/s, since a qdisc shapes")
+    if ecn:
+        raise ScenarioError(
+            "--ecn: found with a qdisc, allowed: with --front classifier, since the kernel lets no "
+            "qdisc of BPF mark"
+        )
+    return QDISC
+
+
+def _twin(attached: Attached) -> LawTwin | None:
+    """Return a law in fixed point; None where only Linux may have the law."""
+    registries.law(attached.law)
+    if not programs.has_header(attached.law):
+        return None
+    pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
+    return _native.law_twin(
+        attached.law,
+        pairs,
+        rate_bps=shaper_bps(attached),
+        buffer_pkts=attached.buffer_pkts,
+        packet_bytes=attached.packet_bytes,
+    )
+
+
+def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.TcWords:
+    """Return the kernel's own qdisc for a law. Raises `ScenarioError` where there is none."""
+    pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
+    if shapes:
+        if router.OWN_RATE in attached.params:
+            raise ScenarioError(f"{attached.law}: {router.OWN_RATE}: give the rate by --rate alone")
+        pairs.append((router.OWN_RATE, f"{attached.rate_bps}bit/s"))
+    words = _native.tc_words(
+        attached.law,
+        pairs,
+        queue=None,
+        rate_bps=attached.rate_bps,
+        buffer_pkts=round(attached.buffer_pkts),
+        buffer_bytes=None,
+        packet_bytes=target.ip_bytes,
+        ecn=attached.ecn,
+        header_bytes=target.header_bytes,
+        held=not shapes,
+    )
+    if words is None:
+        known = [
+            one["name"] for one in registries.laws().values() if programs.has_header(one["name"])
+        ]
+        raise ScenarioError(
+            f'LAW: found "{attached.law}", allowed: {", ".join(sorted(known))}, or one that is a '
+            "qdisc of Linux"
+        )
+    return words
+
+
+def _designed(
+    attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
+) -> tuple[dict[str, Any], str]:
+    """Return parameters by the law's rule, and a line on them."""
+    from forebay.control import fitted_gains  # loads scipy
+    from forebay.control.loaded_link import PLAIN
+    from forebay.control.senders import SENDERS
+
+    unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
+    if unknown or "rtt" not in design:
+        fault = unknown[0] if unknown else "no rtt"
+        raise ScenarioError(
+            f"--design: found {fault}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+        )
+    tcp = design.get("tcp", PLAIN)
+    if tcp not in SENDERS:
+        raise ScenarioError(
+            f'--design: "{tcp}" is not a sender that a law is designed for; tcp is one of '
+            f"{', '.join(SENDERS)}"
+        )
+    rtts = [
+        _native.quantity("--design", it, "time")
+        for it in quantities.range_ends("rtt", design["rtt"])
+    ]
+    flows = None
+    if "flows" in design:
+        least, most = quantities.range_ends("flows", design["flows"])
+        flows = (float(least), float(most))
+    place = fitted_gains.OperatingRange(
+        attached.rate_bps,
+        target.ip_bytes,
+        (rtts[0], rtts[1]),
+        attached.buffer_pkts,
+        flows,
+        tcp=tcp,
+    )
+    fitted = fitted_gains.fit(attached.law, place, parameters)
+    line = fitted.line
+    if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
+        line += f" (for Reno: its rule gives no gains for {tcp})"
+    return {**dict(fitted.params), **parameters}, line
+
+
+def _pin(file_system: int) -> Path:
+    """Return where the law's program is while it is attached."""
+    return Path(f"/proc/self/fd/{file_system}/program")
+
+
+def _load(attached: Attached, twin: LawTwin, file_system: int) -> Attached:
+    """Load the program and its maps, with the law's numbers; return the record with their numbers.
+
+    Nothing holds them but the file system, which ends with the command.
+    """
+    built = programs.compile_law(attached.law, attached.engine, attached.qdisc)
+    with programs.in_memory(built) as (file, path):
+        if attached.engine == QDISC:
+            program = _register(attached, path, file)
+        else:
+            pin = str(_pin(file_system))
+            words = ["bpftool", "prog", "load", path, pin, "type", "tc"]
+            call(*words, files=[file, file_system])
+            shown_words = ["bpftool", "-j", "prog", "show", "pinned", pin]
+            program = json.loads(call(*shown_words, files=[file_system]))
+    maps = {}
+    for identifier in program["map_ids"]:
+        named = answer("bpftool", "-j", "map", "show", "id", str(identifier))
+        maps[named["name"]] = identifier
+    attached = replace(attached, program=program["id"], maps=maps)
+    _update(maps["settings"], 0, settings(attached, twin))
+    (empty,) = answer("bpftool", "-j", "map", "dump", "id", str(maps["running"]))
+    names = list(empty["formatted"]["value"]["law"])
+    start = dict(twin.state)
+    raw = bytes(int(byte, 16) for byte in empty["value"])
+    values = [start.get(name, 0) for name in names]
+    law = struct.pack(f"={len(values)}q", *values)
+    # The law's state is the last field.
+    _update(maps["running"], 0, raw[: len(raw) - len(law)] + law)
+    return attached
+
+
+def _register(attached: Attached, path: str, file: int) -> Any:
+    """Register a qdisc of ours, which the kernel then knows by its name; return its program."""
+    call("bpftool", "struct_ops", "register", path, files=[file])
+    # Not every bpftool gives valid JSON here.
+    enqueue = ENQUEUES.search(call("bpftool", "-j", "struct_ops", "dump", "name", attached.qdisc))
+    if enqueue is None:
+        raise KernelError("bpftool struct_ops dump: names no program")
+    return answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
+
+
+def _update(identifier: int, key: int, value: bytes) -> None:
+    call(
+        *("bpftool", "map", "update", "id", str(identifier)),
+        *("key", *hexadecimal(struct.pack("=I", key))),
+        *("value", *hexadecimal(value)),
+    )

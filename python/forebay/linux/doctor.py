@@ -1,0 +1,226 @@
+"""What this machine allows, found by trying it; and whether a device's queue is a bottleneck."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import forebay._native as _native
+from forebay._base import words
+from forebay._native import ScenarioError
+from forebay.linux import congestion
+from forebay.linux.link_process import LinkError, run
+from forebay.linux.link_settings import need, settings
+
+#: How long one link may take to come up and end.
+PATIENCE_S = 20.0
+USER_NAMESPACE = Path("/proc/self/ns/user")
+#: Time between two looks at a queue, and time of all looks.
+LOOK_EVERY_S, LOOK_S = 0.005, 2.0
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One thing that was tried."""
+
+    name: str
+    #: "yes", "no", or "partly"
+    verdict: str
+    found: str
+    #: What to do; empty where all is well.
+    advice: str = ""
+
+
+#: Sends 1000 datagrams a second for a second.
+BLAST = """
+import socket, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(1000):
+    out.sendto(bytes(972), ("198.18.0.2", 9000))
+    time.sleep(0.001)
+"""
+
+
+def findings() -> Iterator[Capability]:
+    """Tries everything, one after the other. Raises `ScenarioError` elsewhere than on Linux."""
+    need()
+    tun = _tried("A link over TUN", lambda name: _link(name, "tun"))
+    packets = _tried("A link over packet sockets", lambda name: _link(name, "packets"))
+    yield tun
+    yield packets
+    yield _tried("Network namespaces", lambda name: _namespaces(name, [tun, packets]))
+    works = next((f.name for f in (tun, packets) if f.verdict == "yes"), None)
+    if works is not None:
+        yield _tried("IPv6", _ipv6)
+        yield _tried("Timing", _timing)
+        yield _tried("Offloads (above 1 Gbit/s)", _super_packets)
+    yield _priority()
+    yield _cores()
+    yield _congestion_control()
+    yield _iperf3()
+
+
+def _tried(name: str, find: Callable[[str], Capability]) -> Capability:
+    """What comes of links; "no" where the machine refuses one, or is too busy for it."""
+    try:
+        return find(name)
+    except LinkError as error:
+        found, _, advice = str(error).partition("; ")
+        # This is the doctor.
+        return Capability(name, "no", found, advice.removesuffix("; `forebay doctor` says more"))
+    except subprocess.TimeoutExpired:
+        return Capability(name, "no", f"a link has not ended after {PATIENCE_S:g} s", _busy())
+
+
+def _link(name: str, device: str) -> Capability:
+    run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
+    return Capability(name, "yes", "up and down again")
+
+
+def _namespaces(name: str, links: list[Capability]) -> Capability:
+    if not any(link.verdict == "yes" for link in links):
+        return Capability(name, "no", links[0].found, links[0].advice)
+    same = ["sh", "-c", f"test $(readlink {USER_NAMESPACE}) = '{USER_NAMESPACE.readlink()}'"]
+    root = run(settings("10Mbit/s"), same, timeout_s=PATIENCE_S).status == 0
+    return Capability(name, "yes", "as root" if root else "in a user namespace, no root needed")
+
+
+def _ipv6(name: str) -> Capability:
+    test = ["sh", "-c", 'test -n "$FOREBAY_SERVER6"']
+    if run(settings("10Mbit/s"), test, timeout_s=PATIENCE_S).status == 0:
+        return Capability(name, "yes", "on the link")
+    return Capability(
+        name,
+        "no",
+        "the kernel gives the link no IPv6 address",
+        "`sysctl net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6",
+    )
+
+
+def _timing(name: str) -> Capability:
+    outcome = run(settings("15Mbit/s", "1ms"), [sys.executable, "-c", BLAST], timeout_s=PATIENCE_S)
+    late = outcome.lateness
+    median, p99, p999 = (words.short_time(it) for it in (late.p50_s, late.p99_s, late.p999_s))
+    found = f"packets leave {median} late in the median, {p99} at 99 %, {p999} at 99.9 %"
+    if not outcome.void and late.p99_s < 100e-6:
+        return Capability(name, "yes", found)
+    return Capability(name, "no" if outcome.void else "partly", found, _busy())
+
+
+def _busy() -> str:
+    load = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
+    return f"let nothing else run: {load}"
+
+
+def _super_packets(name: str) -> Capability:
+    run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
+    return Capability(name, "yes", "TUN hands over super-packets")
+
+
+def _priority() -> Capability:
+    program = (
+        "import os; os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, "
+        "os.sched_param(10))"
+    )
+    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    if tried.returncode == 0:
+        return Capability("Real-time priority", "yes", "SCHED_FIFO, up to 90 % of a core")
+    return Capability(
+        "Real-time priority",
+        "partly",
+        "SCHED_FIFO is not allowed; links run without it, and are late when the machine is busy",
+        "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, `USER - rtprio 10` in "
+        "/etc/security/limits.conf, or for a container `--ulimit rtprio=10`",
+    )
+
+
+def _cores() -> Capability:
+    found = f"{_usable()}, load {os.getloadavg()[0]:.1f}"
+    if _usable() >= 2:
+        return Capability("Processor cores", "yes", found)
+    advice = "give it a second core: the link and its traffic share this one"
+    return Capability("Processor cores", "partly", found, advice)
+
+
+def _usable() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _congestion_control() -> Capability:
+    available = _available()
+    default = congestion.default()
+    name = "TCP congestion control"
+    found = f"{available}; {default} unless a program asks for another"
+    if not set(congestion.FOLLOW) <= set(available.split()):
+        advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
+    elif warning := congestion.warning(default):
+        advice = f"{warning}: `iperf3 -C cubic`"
+    else:
+        return Capability(name, "yes", found)
+    return Capability(name, "partly", found, advice)
+
+
+def _available() -> str:
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _iperf3() -> Capability:
+    found = subprocess.run(
+        ["sh", "-c", "command -v iperf3"], capture_output=True, text=True, check=False
+    )
+    if found.returncode == 0:
+        return Capability("iperf3", "yes", found.stdout.strip())
+    return Capability("iperf3", "partly", "not here; the tests use it", "`apt-get install iperf3`")
+
+
+def queue(device: str) -> Capability:
+    """Looks for two seconds whether packets wait at a device.
+
+    Raises `ScenarioError` where there is no such device.
+    """
+    need()
+    name = f"A bottleneck at {device}"
+    try:
+        first = _native.link_queue(device)
+    except OSError as error:
+        known = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
+        raise ScenarioError(f'doctor: device: found "{device}", allowed: {known}') from error
+    if first is None or first["kind"] == "noqueue":
+        return Capability(
+            name,
+            "no",
+            "the device has no queue: what is sent is not held back there",
+            f"shape it, or find the slower link; `tc qdisc replace dev {device} root tbf rate "
+            "100mbit burst 10kb latency 100ms` makes one",
+        )
+    packets: list[int] = []
+    start = time.monotonic()
+    while time.monotonic() - start < LOOK_S:
+        now = _native.link_queue(device) or first
+        packets.append(now["packets"])
+        time.sleep(LOOK_EVERY_S)
+    span_s = time.monotonic() - start
+    rate_mbps = 8e-6 * (now["sent_bytes"] - first["sent_bytes"]) / span_s
+    waiting = sum(count > 0 for count in packets) / len(packets)
+    mean = sum(packets) / len(packets)
+    found = (
+        f"{first['kind']}: packets waited {100 * waiting:.0f} % of the time, {mean:.1f} on "
+        f"average, at {rate_mbps:.3g} Mbit/s; {now['drops'] - first['drops']} drops"
+    )
+    if waiting > 0.5:
+        return Capability(name, "yes", found)
+    return Capability(
+        name,
+        "no" if waiting < 0.05 else "partly",
+        found,
+        "start the traffic, then look again; if nothing waits under load, a slower link follows, "
+        "or the sender's TCP holds back (small queues, pacing)",
+    )

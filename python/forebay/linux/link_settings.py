@@ -1,0 +1,128 @@
+"""Settings of a link. The options are declared in Rust, which reads and checks them; names,
+defaults and sentences here derive from those declarations."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import forebay._native as _native
+from forebay._base import input_file
+from forebay._native import ScenarioError, link_options
+from forebay.linux import link_gains as automatic_gains
+
+#: Whether this build can run a link: its namespaces and devices are Linux's.
+HERE = hasattr(_native, "LinkSettings")
+
+#: Checked when it is made.
+if TYPE_CHECKING or HERE:  # noqa: SIM108  mypy takes no conditional expression for a type
+    Settings = _native.LinkSettings
+else:
+    Settings = None
+
+#: Arguments in Python that are options of another name.
+OPTIONS = {"params": "set", "params_up": "set_up"}
+#: Arguments that may stand without their names.
+POSITIONAL = ["rate", "delay", "buffer", "aqm", "params"]
+TRACES = ["trace", "trace_up"]
+
+
+def _signature() -> inspect.Signature:
+    """An argument for each option; None stands for one that is not given."""
+    names = {option: name for name, option in OPTIONS.items()}
+    declared = [names.get(option["name"], option["name"]) for option in link_options()]
+    keywords = [name for name in declared if name not in POSITIONAL]
+    kinds = [
+        *((name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in POSITIONAL),
+        *((name, inspect.Parameter.KEYWORD_ONLY) for name in keywords),
+    ]
+    return inspect.Signature(
+        [inspect.Parameter(name, kind, default=None) for name, kind in kinds],
+        return_annotation="Settings",
+    )
+
+
+def _arguments() -> str:
+    """The arguments in words."""
+    names = {option: name for name, option in OPTIONS.items()}
+    lines = []
+    for option in link_options():
+        if option["group"] == "up":
+            continue
+        default = f" Default: {option['default_text']}." if option["default_text"] else ""
+        doc = " ".join(option["doc"].split())
+        if option["name"] == "set":
+            doc = "Parameters of the law: numbers, flags, or texts with a unit."
+        lines.append(f"{names.get(option['name'], option['name'])}: {doc}{default}")
+    lines.append("rate_up … loss_up: the same for client to server, where it differs.")
+    return "\n".join(lines)
+
+
+SIGNATURE = _signature()
+
+
+def need() -> None:
+    """Raises `ScenarioError` where this build cannot run a link."""
+    if not HERE:
+        raise ScenarioError(
+            "link: needs Linux and a build for it, allowed here: what simulates, analyses and "
+            "designs, such as run, fluid, design, map, tune, replay and suite"
+        )
+
+
+def settings(*args: object, **kwargs: object) -> Settings:
+    return designed(*args, **kwargs)[0]
+
+
+def designed(*args: object, **kwargs: object) -> tuple[Settings, list[str]]:
+    """The settings, and a line on each law that got its numbers for this link."""
+    need()
+    given = SIGNATURE.bind(*args, **kwargs).arguments
+    options = {OPTIONS.get(name, name): it for name, it in given.items() if it is not None}
+    files = [_file(name, str(options[name])) for name in TRACES if name in options]
+    options, lines = automatic_gains.options(options, files)
+    return Settings(options, files), lines
+
+
+settings.__signature__ = SIGNATURE  # type: ignore[attr-defined]
+settings.__doc__ = f"""Reads the settings of a link.
+
+{_arguments()}
+
+A law is designed for the link, and for `flows`, unless gains is "paper"; numbers in `params` stay.
+
+Raises `TypeError` for an unknown argument, and `ScenarioError` for one that is wrong.
+"""
+
+
+def _file(option: str, path: str) -> tuple[str, bytes]:
+    """Name and contents of a recorded trace."""
+    try:
+        return path, input_file.data(path, Path(path).read_bytes())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f'link: {option.replace("_", "-")}: found "{os.fspath(path)}", {reason}, allowed: a '
+            "file with a time in ms per line"
+        ) from error
+
+
+def words(wanted: Settings) -> list[str]:
+    """Arguments of `forebay link` that give the same settings."""
+    defaults = {option["name"]: option["default"] for option in link_options()}
+    found = []
+    for name, value in wanted.given.items():
+        option = name.replace("_", "-")
+        if isinstance(value, dict):
+            for key, one in value.items():
+                text = str(one).lower() if isinstance(one, bool) else str(one)
+                found += [f"--{option}", f"{key}={text}"]
+        elif value == defaults[name]:
+            continue
+        elif isinstance(value, bool):
+            found.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            found += [f"--{option}", str(value)]
+    return found

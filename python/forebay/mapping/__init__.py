@@ -1,1 +1,0 @@
-"""Maps of stability: where a law is stable."""

@@ -1,1 +1,0 @@
-"""Networks whose packets a program sends: `forebay.Network`."""

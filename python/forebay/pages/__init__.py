@@ -1,1 +1,0 @@
-"""Pages and files of a result, for a browser, a terminal and a notebook."""

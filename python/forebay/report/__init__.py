@@ -1,0 +1,1 @@
+"""What people look at: figures, pages, tables on a terminal and in a notebook."""

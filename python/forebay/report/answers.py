@@ -1,0 +1,170 @@
+"""What a report answers first: who held the set-point, who gained and lost what, which sender took
+what, and what may be chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from forebay._base.metrics import METRICS, with_interval
+from forebay.experiment import steady_state
+from forebay.experiment.table import RunTable
+from forebay.report import templates
+
+if TYPE_CHECKING:
+    from forebay._native import Plan
+    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.steady_state import Measured, SetPoint
+
+#: Goodput of one flow of a traffic.
+A_FLOW = "flow_goodput_bps"
+
+#: From this ratio of goodput a flow on, a reader must know who has it.
+UNEQUAL = 1.5
+
+
+def answers(result: Runs) -> list[str]:
+    """Sentences on the bottleneck, over all points that carried something."""
+    points = [p for p, _ in result.points() if p not in result.experiment.idle]
+    labels = [result.plan.points[p].label for p in points]
+    bottleneck = (pl.col("link") == result.links[0]) & pl.col("point").cast(pl.String).is_in(labels)
+    measured = [
+        (p, info, info.laws[i], runs)
+        for p in points
+        for i in range(len(result.plan.laws))
+        if (info := result.plan.points[p]) and (runs := result.runs_of(p, i))
+    ]
+    # By its label, as in a study.
+    shared = result.traffic.drop("traffic").rename({"label": "traffic"})
+    return sentences(
+        result.metrics.filter(bottleneck),
+        shared.filter(bottleneck, greedy(result.plan)),
+        measured,
+        seeds=result.seeds,
+    )
+
+
+def greedy(plan: Plan) -> pl.Expr:
+    """Traffic that takes what it can get: of the rest a flow has what it asks for."""
+    long = {one.label for point in plan.points for one in point.traffic if one.kind == "ftp"}
+    return pl.col("traffic").cast(pl.String).is_in(list(long))
+
+
+def sentences(
+    rows: pl.DataFrame, traffic: pl.DataFrame, measured: Sequence[Measured], *, seeds: int
+) -> list[str]:
+    """From a row per run, one per run and traffic, and the runs of each law and point.
+
+    Who held the set-point, who waits least and what that costs, where traffics share a link and
+    some flow gets much more than another who that is, and what of it may be chance.
+    """
+    table = RunTable(rows)
+    delay = table.best_of("delay_p95_s", more=False)
+    goodput = table.best_of("goodput_bps", more=True)
+    given_up = (
+        1 - goodput.means[delay.law] / goodput.means[goodput.law]
+        if delay and goodput and goodput.means[goodput.law]
+        else math.nan
+    )
+    return templates.paragraphs(
+        "answers.txt.j2",
+        **_set_points(measured),
+        tolerance=f"{100 * steady_state.MISSED:.0f}",
+        same_run=_same_runs(measured),
+        delay=delay,
+        goodput=goodput,
+        given_up=given_up,
+        used=rows["utilisation"].mean(),
+        lost=rows["drop_rate"].mean(),
+        shared=_shared(traffic),
+        unequal=UNEQUAL,
+        seeds=seeds,
+        in_unit=_in_unit,
+    )
+
+
+def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
+    """Return the laws by what became of their targets, each with what was measured, or at how many
+    points.
+
+    held, missed: laws that steer to their target. unsteered: laws with a target that their mean
+    differs from by design. idle: laws on links that are not full. without: laws that have no
+    target of one queue.
+    """
+    by_law: dict[str, list[SetPoint]] = {}
+    for _, point, law, runs in measured:
+        set_points = by_law.setdefault(law.label, [])
+        if set_point := steady_state.set_point(point, law, runs):
+            set_points.append(set_point)
+    named: dict[str, list[str]] = {
+        "held": [],
+        "missed": [],
+        "unsteered": [],
+        "idle": [],
+        "without": [],
+    }
+    for law_name, set_points in by_law.items():
+        text = law_name
+        if len(set_points) == 1:
+            text += f" ({set_points[0].measured_text} for {set_points[0].target_text})"
+        full = [measurement for measurement in set_points if measurement.full]
+        held_count = sum(not measurement.missed for measurement in full)
+        if not set_points:
+            group = "without"
+        elif not set_points[0].steers:
+            group = "unsteered"
+        elif not full:
+            group = "idle"
+        else:
+            if 0 < held_count < len(full):
+                text += f" (at {held_count} of {len(full)} points)"
+            group = "held" if held_count else "missed"
+        named[group].append(text)
+    return named
+
+
+def _same_runs(measured: Sequence[Measured]) -> list[str]:
+    """Return the laws whose seeds all gave the same run at every point."""
+    by_law: dict[str, list[bool]] = {}
+    for _, _, law, runs in measured:
+        by_law.setdefault(law.label, []).append(steady_state.seeds_change_nothing(runs))
+    return [law for law, same in by_law.items() if all(same)]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Under a law, of which traffic a flow gets most and least, and how many times as much."""
+
+    law: str
+    most: str
+    least: str
+    ratio: float
+
+
+def _shared(traffic: pl.DataFrame) -> list[Sharing]:
+    """Each law with several traffics, the most unequal first; means over points and seeds."""
+    if traffic.is_empty():
+        return []
+    means = (
+        traffic.filter(pl.col(A_FLOW).is_finite())
+        .group_by("law", "traffic", maintain_order=True)
+        .agg(pl.col(A_FLOW).mean())
+    )
+    found = []
+    for (law,), some in means.group_by("law", maintain_order=True):
+        ordered = some.sort(A_FLOW)
+        least, most = ordered.row(0, named=True), ordered.row(-1, named=True)
+        if len(ordered) > 1 and least[A_FLOW] > 0:
+            ratio = most[A_FLOW] / least[A_FLOW]
+            found.append(Sharing(str(law), str(most["traffic"]), str(least["traffic"]), ratio))
+    return sorted(found, key=lambda one: -one.ratio)
+
+
+def _in_unit(name: str, value: float) -> str:
+    metric = METRICS[name]
+    number = with_interval(metric.scale * value, math.nan)
+    return f"{number}\N{NO-BREAK SPACE}{metric.unit}"

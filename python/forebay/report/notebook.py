@@ -1,0 +1,44 @@
+"""What results show of themselves in a notebook: a short table, and one picture."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from markupsafe import escape
+
+from forebay.report import templates
+
+if TYPE_CHECKING:
+    from forebay.report.plot import Plot
+
+#: Dots per inch of the picture: a cell of a notebook is about 900 px wide.
+DPI = 80
+#: Rows of a table at most; more make a notebook slow.
+MOST_ROWS = 24
+
+
+def html(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], figure: Plot | None
+) -> str:
+    """A title, a table and a picture, as HTML."""
+    return templates.html(
+        "notebook.html.j2",
+        title=title,
+        heads=heads if any(heads) else [],
+        rows=rows[:MOST_ROWS],
+        more=max(0, len(rows) - MOST_ROWS),
+        image=image(figure, title) if figure else "",
+    )
+
+
+def image(figure: Plot, name: str) -> str:
+    """An <img> of a figure; `name` is what a screen reader calls it."""
+    out = io.BytesIO()
+    with mpl.rc_context():
+        figure.savefig(out, format="png", dpi=DPI, facecolor="white")
+    text = base64.b64encode(out.getvalue()).decode()
+    return f'<img alt="{escape(name)}" src="data:image/png;base64,{text}" style="max-width:100%">'

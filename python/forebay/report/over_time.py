@@ -1,0 +1,364 @@
+"""Figures of a link over time: queue, loss, packets in flight, and the goodput of each flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from forebay._base import words
+from forebay.experiment import descriptions
+from forebay.experiment.steady_state import steers
+from forebay.report import style
+from forebay.report.distributions import with_transfers
+from forebay.report.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from forebay._native import GoodputSeries, LawInfo, LinkInfo, Observed, PointInfo, TrafficInfo
+    from forebay.experiment.experiment_runs import Runs
+
+#: Most steps that a printed curve has, and that all curves of a report share.
+MOST_STEPS = 900
+ALL_STEPS = 80_000
+
+#: Steps of a curve that is seen at a glance.
+GLANCE_STEPS = 150
+#: Samples of a scenario with `windows = true`.
+WINDOWS = "in_flight_pkts"
+#: Where the axis of a loss rate in % ends at least.
+LEAST_LOSS = 0.1
+
+
+def queue(result: Runs, point: int, link: int) -> Sheet:
+    """Queue against time, a panel for each law."""
+    info = result.plan.points[point]
+    targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
+    return _packets(result, point, link, "queue_pkts", "Queue", targets)
+
+
+def glance(result: Runs, point: int, link: int) -> Sheet:
+    """Queue of every law against time in one panel, with the first seed: means over equal steps,
+    and the set-point where all that have one have the same."""
+    info = result.plan.points[point]
+    curves, targets = [], distinct_targets(info, link)
+    for index, law in result.laws(point):
+        samples = result.observed_at(point, index, link)[0].samples
+        every = max(1, len(samples["time_s"]) // GLANCE_STEPS)
+        rows = len(samples["time_s"]) // every * every
+        mean = samples["queue_pkts"][:rows].reshape(-1, every).mean(axis=1)
+        ends_s = samples["time_s"][every - 1 : rows : every]
+        curves.append(Curve(law.label, {"law": law.label}, index, ends_s, mean, width=1.3))
+    panels = [Panel("", curves, targets.pop() if len(targets) == 1 else None)]
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale("Queue", "packets", zero=True, range=(0.0, _top(panels, 1.0))),
+        panels,
+        _timeline(result, info),
+        legend=tuple((law.label, index) for index, law in result.laws(point)),
+    )
+
+
+def distinct_targets(info: PointInfo, link: int) -> set[float]:
+    """The set-points of the laws in packets, each once."""
+    targets = (target_pkts(info, law, info.links[link]) for law in info.laws)
+    return {target for target in targets if target is not None}
+
+
+def windows(result: Runs, point: int, link: int) -> Sheet:
+    """Packets in flight of a mean flow against time, a panel for each law."""
+    if not shows_windows(result, point, link):
+        raise ValueError('kind: found "windows", allowed: with windows = true in the scenario')
+    return _packets(result, point, link, WINDOWS, "In flight", {})
+
+
+def loss(result: Runs, point: int, link: int) -> Sheet:
+    """Loss rate per interval against time, a panel for each law."""
+    info = result.plan.points[point]
+    interval_s = loss_interval_s(info)
+    panels = _panels(result, point, link, lambda one: loss_rate(one, info, interval_s), {})
+    top = _top(panels, LEAST_LOSS)
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale(f"Loss rate in {interval_s:g} s", "%", zero=True, range=(0.0, top)),
+        panels,
+        # An interval counts that lies within the measurement.
+        _timeline(result, info, interval_s),
+        bins=40,
+        counted="intervals",
+        cut=True,
+    )
+
+
+def goodput(result: Runs, point: int, link: int) -> Sheet:
+    """Goodput of each flow over time with the first seed, a panel for each law, a colour for each
+    traffic: a curve for each flow, or bands over them."""
+    info = result.plan.points[point]
+    every = shown_flows(result, point, link)
+    shown = {it.traffic: it for it in every}
+    panels = []
+    for index, law in result.laws(point):
+        series = [
+            one
+            for flows in result.observed_at(point, index, link)[0].goodput
+            if flows.traffic in shown and flows.columns and len(flows.columns[0])
+            for one in _of_traffic(flows, info.traffic[flows.traffic].label)
+        ]
+        panels.append(Panel(f"{law.label}, seed {result.runs_of(point, index)[0].seed}", series))
+    # A peak of slow start would press all else to the axis.
+    highest = max((_highest_mbps(it, info.measure_s) for it in every), default=0.0)
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale(
+            "Goodput of a flow",
+            "Mbit/s",
+            zero=True,
+            range=(0.0, 1.1 * highest or 1.0),
+            short="Goodput",
+        ),
+        panels,
+        _timeline(result, info),
+        step=True,
+        nearest=True,
+        cut=True,
+        legend=tuple(
+            (f"{_sender(info.traffic[i])}{_note(flows)}", style.of_traffic(i))
+            for i, flows in sorted(shown.items())
+        ),
+    )
+
+
+def shows_flows(result: Runs, point: int, link: int) -> bool:
+    """Whether what flows got over time is known there."""
+    return any(it.columns and len(it.columns[0]) for it in shown_flows(result, point, link))
+
+
+def shows_windows(result: Runs, point: int, link: int) -> bool:
+    """Whether the scenario has asked for them; they are recorded at the bottleneck alone."""
+    return all(WINDOWS in one.samples for one in _observed(result, point, link))
+
+
+def shown_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
+    """With the first seed of each law. Traffic of transfers is left out where there is other."""
+    series = [
+        flows
+        for law, _ in result.laws(point)
+        for observed in result.observed_at(point, law, link)[:1]
+        for flows in observed.goodput
+    ]
+    transfers = with_transfers(result, point, link)
+    return [flows for flows in series if flows.traffic not in transfers] or series
+
+
+def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
+    """The set-point at a link; one with a law of its own has that law's."""
+    if link.law:
+        return link.law.target_pkts
+    return law.target_pkts if point.target_pkts is None else point.target_pkts
+
+
+def loss_interval_s(point: PointInfo) -> float:
+    """The interval of a loss rate: 1 s, or less where that leaves fewer than 20 of them."""
+    start, end = point.measure_s
+    wanted = next((s for s in (1.0, 0.1, 0.01) if end - start >= 20 * s), 0.001)
+    return max(1, round(wanted / point.sample_s)) * point.sample_s
+
+
+def loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
+    """Ends of whole intervals, and 100 × drops / arrivals in each; NaN where none arrived."""
+    samples = observed.samples
+    per_interval = max(1, round(interval_s / point.sample_s))
+    rows = len(samples["time_s"]) // per_interval * per_interval
+
+    def total(*columns: str) -> Floats:
+        summed = sum((samples[name][:rows].astype(float) for name in columns), np.zeros(rows))
+        return np.asarray(summed.reshape(-1, per_interval).sum(axis=1))
+
+    drops = total("early_drops", "forced_drops", "overflow_drops")
+    arrivals = total("arrivals")
+    rate = np.full(len(drops), np.nan)
+    np.divide(100 * drops, arrivals, out=rate, where=arrivals > 0)
+    return samples["time_s"][per_interval - 1 : rows : per_interval], rate
+
+
+def steps(result: Runs) -> int:
+    """Most steps of one printed curve, so that a report of many curves stays small."""
+    curves = len(result.plan.points) * len(result.plan.laws) * len(result.links)
+    return max(120, min(MOST_STEPS, ALL_STEPS // curves))
+
+
+def about_queue(result: Runs, point: PointInfo, link: int) -> str:
+    """What else stands below a figure of the queue."""
+    place = point.links[link]
+    text = ""
+    if any(target_pkts(point, law, place) is not None for law in point.laws):
+        text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
+        of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
+        unsteered = [law.label for law in of_the_queue if not steers(law)]
+        if unsteered and not place.law:
+            has = "has its target" if len(unsteered) == 1 else "have their targets"
+            does = "does" if len(unsteered) == 1 else "do"
+            text += f" {words.listed(unsteered)} {has} there, but {does} not steer to it."
+    rows, most = round(point.duration_s / point.sample_s), steps(result)
+    if rows > 2 * most:
+        text += (
+            f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
+            "their least to their greatest."
+        )
+    return text + (f" This link is always under {place.law.label}." if place.law else "")
+
+
+def _packets(
+    result: Runs,
+    point: int,
+    link: int,
+    column: str,
+    label: str,
+    targets: dict[int, float | None],
+) -> Sheet:
+    """A column of samples that counts packets."""
+    info = result.plan.points[point]
+    panels = _panels(
+        result, point, link, lambda one: (one.samples["time_s"], one.samples[column]), targets
+    )
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale(label, "packets", zero=True, range=(0.0, _top(panels, 1.0))),
+        panels,
+        _timeline(result, info),
+        bins=50,
+    )
+
+
+def _top(panels: list[Panel], least: float) -> float:
+    """Where an axis ends that begins at zero."""
+    values = [one.y for panel in panels for one in panel.series if one.y is not None]
+    highest = max((float(np.nanmax(y, initial=least)) for y in values), default=least)
+    return 1.05 * max(highest, *(panel.target or 0.0 for panel in panels), least)
+
+
+def part(sheet: Sheet, start_s: float, end_s: float) -> Sheet:
+    """A part of a figure over time."""
+    panels = [
+        replace(panel, series=[_within(one, start_s, end_s) for one in panel.series])
+        for panel in sheet.panels
+    ]
+    top = _top(panels, LEAST_LOSS if sheet.y.unit == "%" else 1.0)
+    x, y = replace(sheet.x, range=(start_s, end_s)), replace(sheet.y, range=(0.0, top))
+    return replace(sheet, panels=panels, x=x, y=y)
+
+
+def _within(one: Curve, start_s: float, end_s: float) -> Curve:
+    inside = (one.x > start_s + TINY_S) & (one.x < end_s + TINY_S)
+    cut = {k: v[inside] for k in ("x", "y", "low", "high") if (v := getattr(one, k)) is not None}
+    return replace(one, **cut)
+
+
+def _panels(
+    result: Runs,
+    point: int,
+    link: int,
+    values: Callable[[Observed], tuple[Floats, Floats]],
+    targets: dict[int, float | None],
+) -> list[Panel]:
+    """A panel for each law, with a curve for each of its seeds."""
+    _observed(result, point, link)
+    return [
+        Panel(
+            law.label,
+            [
+                Curve(
+                    f"seed {run.seed}",
+                    {"law": law.label, "seed": str(run.seed)},
+                    index,
+                    *values(observed),
+                    width=0.8,
+                )
+                for run, observed in zip(
+                    result.runs_of(point, index),
+                    result.observed_at(point, index, link),
+                    strict=True,
+                )
+            ],
+            targets.get(index),
+        )
+        for index, law in result.laws(point)
+    ]
+
+
+def _timeline(result: Runs, info: PointInfo, interval_s: float = 2 * TINY_S) -> Timeline:
+    start, end = info.measure_s
+    return Timeline(
+        info.duration_s,
+        (start, end),
+        (start + interval_s - TINY_S, end + TINY_S),
+        [change.time_s for change in info.changes],
+        descriptions.changes(info, 2) if info.changes else [],
+        steps(result),
+    )
+
+
+def _observed(result: Runs, point: int, link: int) -> list[Observed]:
+    observed = [
+        one for index, _ in result.laws(point) for one in result.observed_at(point, index, link)
+    ]
+    if not observed:
+        raise ValueError(f"point: found {point}, allowed: the index of a point with runs")
+    return observed
+
+
+def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
+    """A curve for each flow; of many a median in bands."""
+    mbps = [1e-6 * column.astype(float) for column in flows.columns]
+    times_s: Floats = flows.interval_s * np.arange(1.0, len(mbps[0]) + 1)
+    tags, look = {"traffic": label}, style.of_traffic(flows.traffic)
+    if not flows.quantiles:
+        width = 1.2 if len(mbps) == 1 else 0.7
+        return [
+            Curve(f"{label} {i + 1}", tags, look, times_s, y, dashed=False, width=width)
+            for i, y in enumerate(mbps)
+        ]
+    middle = len(mbps) // 2
+    bands = [
+        Curve(
+            f"{label}, {round(100 * (1 - 2 * flows.quantiles[i]))} % of the flows",
+            tags,
+            look,
+            times_s,
+            low=mbps[i],
+            high=mbps[-1 - i],
+            dashed=False,
+            alpha=0.15 * (i + 1),
+        )
+        for i in range(middle)
+    ]
+    median = Curve(f"{label}, median", tags, look, times_s, mbps[middle], dashed=False, width=1.0)
+    return [*bands, median]
+
+
+def _highest_mbps(flows: GoodputSeries, measured: tuple[float, float]) -> float:
+    """In any interval that ends within the measurement; of all, where none does."""
+    if not flows.columns or not len(flows.columns[0]):
+        return 0.0
+    ends_s = flows.interval_s * np.arange(1, len(flows.columns[0]) + 1)
+    inside = (ends_s > measured[0]) & (ends_s <= measured[1] + TINY_S)
+    rows = inside if inside.any() else slice(None)
+    return 1e-6 * max(float(np.max(column[rows])) for column in flows.columns)
+
+
+def _sender(traffic: TrafficInfo) -> str:
+    return f"{traffic.label}, {traffic.tcp}" if traffic.tcp else traffic.label
+
+
+def _note(flows: GoodputSeries) -> str:
+    """What the curves are, for a legend."""
+    if not flows.quantiles:
+        return f" ({flows.flows} curves)" if flows.flows > 1 else ""
+    outer, inner = (round(100 * (1 - 2 * share)) for share in flows.quantiles[:2])
+    return f" (median of {flows.flows}; bands of {inner} % and {outer} %)"

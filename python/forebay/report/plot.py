@@ -1,0 +1,171 @@
+"""A figure: matplotlib's, which saves itself as PNG, SVG or PDF, and shows itself in a notebook."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from markupsafe import escape
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
+
+from forebay.report import png_and_svg, style
+from forebay.report.quick_axes import QuickAxes
+from forebay.report.style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
+LEAST_PX_PER_INCH = 68
+#: Most of them: a narrow figure as wide as a page would have letters as large as its headings.
+MOST_PX_PER_INCH = 115
+#: The text of a page is 1032 px wide.
+MOST_PX = 1000
+
+
+P = ParamSpec("P")
+
+
+class Plot(Figure):
+    """A figure that a notebook shows as it is, and that saves itself as PNG, SVG or PDF.
+
+    It is matplotlib's: `figure.axes`, `figure.savefig` and all else work as there.
+    """
+
+    def __init__(self, *, figsize: tuple[float, float], **options: Any) -> None:
+        super().__init__(figsize=style.size(*figsize), **options)
+
+    def add_subplot(self, *args: Any, **options: Any) -> Any:
+        """As matplotlib's, with axes that are drawn quicker."""
+        if not {"projection", "polar", "axes_class"} & options.keys():
+            options["axes_class"] = QuickAxes
+        return super().add_subplot(*args, **options)
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """As matplotlib's; fonts and colours of the style in use."""
+        with mpl.rc_context(STYLE):
+            super().savefig(fname, **options)
+
+    def files(self, name: str) -> dict[str, bytes]:
+        """Its files by their names: a PNG, and for a paper a PDF, too."""
+        found = {f"{name}.png": self.png()}
+        if style.printed():
+            found[f"{name}.pdf"] = self.pdf()
+        return found
+
+    def pdf(self) -> bytes:
+        """Vectors with the fonts inside. The same figure gives the same file."""
+        from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a tenth of a second to load
+
+        out = io.BytesIO()
+        with self._drawn(72):
+            canvas = FigureCanvasPdf(self)
+            canvas.print_pdf(out, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
+        return out.getvalue()
+
+    def png(self) -> bytes:
+        with self._drawn(style.png_dpi()):
+            canvas = FigureCanvasAgg(self)
+            canvas.draw()  # type: ignore[no-untyped-call]
+            return _png(np.asarray(canvas.buffer_rgba()))  # type: ignore[no-untyped-call]
+
+    def svg(self, name: str = "") -> str:
+        """An <svg> element to put into a page; `name` is what a screen reader calls it."""
+        out = io.StringIO()
+        with self._drawn(72):
+            # Without a date the same result gives the same file.
+            canvas = FigureCanvasSVG(self)
+            canvas.print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
+        return self._element(out.getvalue(), name)
+
+    def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
+        """`files` and `svg` of one drawing, which takes little longer than either."""
+        if any(one.get_rasterized() for axes in self.axes for one in axes.collections):
+            # An SVG has these as a picture, which takes a renderer of its own: of a bar of colours.
+            vectors = self.svg(name)
+            return self.files(file), vectors
+        with self._drawn(style.png_dpi()):
+            pixels, svg = png_and_svg.pixels_and_svg(self)
+        found = {f"{file}.png": _png(pixels)}
+        if style.printed():
+            found[f"{file}.pdf"] = self.pdf()
+        return found, self._element(svg, name)
+
+    def _element(self, svg: str, name: str) -> str:
+        """Of the text of a file, for a page."""
+        least, most = self._least_width_px(), round(MOST_PX_PER_INCH * self.get_figwidth())
+        attributes = f'style="min-width: {least}px; max-width: {most}px"'
+        if name:
+            attributes += f' role="img" aria-label="{escape(name)}"'
+        return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)
+
+    def _least_width_px(self) -> int:
+        """In a page: with less, the text would be too small; more would not fit the page."""
+        return round(min(MOST_PX, LEAST_PX_PER_INCH * self.get_figwidth()))
+
+    @contextmanager
+    def _drawn(self, dpi: float) -> Iterator[None]:
+        """What `savefig` sets, which draws every figure twice."""
+        canvas, former_dpi, colour = self.canvas, self.dpi, self.get_facecolor()
+        try:
+            self.set_dpi(dpi)
+            self.set_facecolor("white")
+            with mpl.rc_context(STYLE):
+                yield
+        finally:
+            self.set_canvas(canvas)
+            self.set_dpi(former_dpi)
+            self.set_facecolor(colour)
+        # The layout takes as long as the drawing, and does not change.
+        self.set_layout_engine("none")
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+
+def one_panel(width: float, height: float) -> tuple[Plot, Axes]:
+    """A figure of one panel, and that; in inches on a screen."""
+    figure = Plot(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def styled(draw: Callable[P, Plot]) -> Callable[P, Plot]:
+    """Draws with the fonts and colours of the style in use."""
+
+    @wraps(draw)
+    def drawing(*args: P.args, **options: P.kwargs) -> Plot:
+        with mpl.rc_context(STYLE):
+            return draw(*args, **options)
+
+    return drawing
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    out, dpi = io.BytesIO(), style.png_dpi()
+    # Harder compression takes as long as the drawing, and saves little.
+    picture = Image.fromarray(pixels).convert("RGB")
+    picture.save(out, "png", compress_level=1, dpi=(dpi, dpi))
+    return out.getvalue()
+
+
+#: Decimals beyond the second.
+FINER = re.compile(r"(?<=\.\d\d)\d+")
+
+
+def _compact(svg: str) -> str:
+    """The same picture in fewer bytes: hundredths of a point are finer than any screen."""
+    # Within tags only: the labels of an axis keep their figures.
+    svg = re.sub(r"<[^>]*>", lambda tag: FINER.sub("", tag[0]), svg)
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
+    # Ids that nothing refers to would occur again in the page's other figures.
+    return re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)

@@ -1,0 +1,330 @@
+"""The files of a result, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebay._base import output_folder, quantities
+from forebay._base.metrics import COST
+from forebay._base.progress import Progress
+from forebay._base.publication import publication, publish, write
+from forebay._native import __version__
+from forebay.experiment import descriptions, steady_state
+from forebay.report import tables
+from forebay.report.page_figures import FIGURES, render_all
+from forebay.report.sheet import Sheet
+
+if TYPE_CHECKING:
+    from forebay._base.publication import Content
+    from forebay._native import Observed, Plan, PointInfo, Run
+    from forebay.experiment.experiment import Experiment
+    from forebay.experiment.experiment_runs import Runs
+
+REPORT = "report.html"
+NUMBERS, COSTS = "metrics.json", "costs.json"
+TABLES = ["metrics", "samples", "delays", "flows"]
+#: Differences between laws, where two of them have two seeds in common.
+DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
+#: Tables that are written where they have rows.
+DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
+#: The name of all points together.
+ALL_POINTS = "all points"
+#: Folders with what runs leave beside their traces: the output of programs, and captures.
+EXTRAS = ["programs", "pcap"]
+#: Every file that a result may have; a new one replaces or removes those of a former one.
+NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{name}.parquet" for name in TABLES + DETAILS)]
+NAMES += [*EXTRAS, DIFFERENCES_CSV, DIFFERENCES_TEX]
+
+
+def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
+    """Writes the tables, and with `report` the page and the figures, to the directory `out`.
+
+    It replaces or removes the files of a former result, and leaves other files in `out` alone.
+    """
+    output_folder.check(out)
+    write_tables(result, out)
+    if report:
+        write_report(result, out)
+
+
+def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
+    """Write the metrics of every run, which takes a moment however many there are.
+
+    What takes long, `write_tables` adds. Files of a former result go.
+    """
+    publish(
+        out,
+        {"metrics.parquet": result.metrics, NUMBERS: as_json(result), COSTS: costs(result)},
+        replaces=NAMES,
+    )
+
+
+def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
+    """Writes the numbers: what a result is, without its pictures. A former report goes."""
+    tables = {name: getattr(result, name) for name in TABLES + DETAILS}
+    contents = {
+        f"{name}.parquet": table
+        for name, table in tables.items()
+        if name in TABLES or not table.is_empty()
+    }
+    contents |= {name: files for name in EXTRAS if (files := _extras(result, name))}
+    contents |= _differences(result)
+    publish(out, {**contents, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
+
+
+def _differences(result: Runs) -> dict[str, Content]:
+    """Return the differences between laws as CSV and LaTeX; nothing where no pair has any.
+
+    Of several points the CSV has each and all together, the LaTeX all together.
+    """
+    points = list(result.points())
+    at_points = result.law_differences
+    if not at_points:
+        return {}
+    names: dict[Any, str] = {(point.label,): point.label for _, point in points}
+    several = len(points) > 1
+    together = result.overall_differences if several else at_points
+    frame = tables.differences_frame(at_points, names)
+    if several:
+        names[()] = ALL_POINTS
+        frame = tables.differences_frame([*together, *at_points], names)
+    table = tables.differences_table(together, {})
+    return {
+        DIFFERENCES_CSV: frame,
+        DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE),
+    }
+
+
+def _extras(result: Runs, folder: str) -> Callable[[Path], None] | None:
+    """What writes the files that runs left for a folder of the result."""
+    files = [file for extras in result.extras.values() for file in extras.files.items()]
+    of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
+
+    def write_them(path: Path) -> None:
+        path.mkdir()
+        for name, where in of_folder:
+            shutil.copyfile(where, path / Path(name).name)
+
+    return write_them if of_folder else None
+
+
+def _programs(result: Runs) -> list[dict[str, Any]]:
+    """How the programs of a scenario ended, as metrics.json has it."""
+    plan = result.plan
+    return [
+        {
+            "law": plan.laws[law],
+            "point": plan.points[point].label,
+            "seed": seed,
+            **asdict(program),
+        }
+        for (point, law, seed), extras in sorted(result.extras.items())
+        for program in extras.programs
+    ]
+
+
+def write_report(
+    result: Runs,
+    out: str | os.PathLike[str],
+    watch: Callable[[Progress], None] | None = None,
+) -> None:
+    """Draws the figures and writes the page beside the tables, which are there already.
+
+    `watch` hears of the progress. An interruption keeps the figures that were drawn.
+    """
+    from forebay.report import report
+    from forebay.report.moving import moving_figures
+
+    with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
+        (temporary / FIGURES).mkdir()
+        overviews, by_point = report.page_figures(result)
+        figures = [*overviews, *(one for some in by_point.values() for one in some)]
+        sheets = {one.name: one.content for one in figures}
+        moving = moving_figures({k: it for k, it in sheets.items() if isinstance(it, Sheet)})
+        room = report.MOST_BYTES - len(moving.numbers)
+        render_all(figures, temporary / FIGURES, watch, room)
+        page = report.page(result, overviews, by_point, moving)
+        write(temporary / REPORT, page)
+
+
+def is_current(result: Runs, out: Path) -> bool:
+    """Whether `out` has the tables and the page of these very numbers, drawn by this code: drawing
+    takes longer than most runs."""
+    try:
+        if (out / NUMBERS).read_text() != numbers(result):
+            return False
+        if not all((out / f"{table}.parquet").exists() for table in TABLES):
+            return False
+        return (out / REPORT).stat().st_mtime > _newest_code()
+    except OSError:
+        return False
+
+
+def _newest_code() -> float:
+    """When the package was last changed: a page that is older may look different now."""
+    package = Path(__file__).parents[1]
+    endings = {".py", ".so", ".j2", ".js", ".css"}
+    return max(file.stat().st_mtime for file in package.rglob("*") if file.suffix in endings)
+
+
+def numbers(result: Runs) -> str:
+    """The text of metrics.json."""
+    return json.dumps(as_json(result), indent=1) + "\n"
+
+
+def as_json(result: Runs) -> dict[str, Any]:
+    """The whole of metrics.json."""
+    plan = result.plan
+    programs = _programs(result)
+    return {
+        "forebay": __version__,
+        "uses": _uses(plan),
+        "title": plan.title,
+        "source": plan.source,
+        "engine": result.experiment.made_by,
+        "command": result.experiment.command,
+        "inputs": inputs(result.experiment),
+        "partial": result.partial,
+        **({"shown": list(result.chosen_metrics)} if result.chosen_metrics else {}),
+        **({"same_run": same} if (same := _same_runs(result)) else {}),
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "settings": plan.points[run.point].settings,
+                "seed": run.seed,
+                **_metrics(plan, run),
+            }
+            for run in result.runs
+        ],
+        **({"programs": programs} if programs else {}),
+        **_remarks(plan.points),
+    }
+
+
+def remarks(points: Sequence[PointInfo]) -> list[str]:
+    """Return what was left out of the files that points read, each once."""
+    texts = (text for info in points for text in descriptions.file_remarks(info))
+    return list(dict.fromkeys(texts))
+
+
+def _remarks(points: Sequence[PointInfo]) -> dict[str, list[str]]:
+    """Return `remarks` as a key of JSON, if there are any."""
+    texts = remarks(points)
+    return {"remarks": texts} if texts else {}
+
+
+def _same_runs(result: Runs) -> list[dict[str, Any]]:
+    """Return the laws at points whose seeds all gave the same run, with how many seeds."""
+    return [
+        {"law": result.plan.laws[i], "point": point.label, "seeds": len(runs)}
+        for p, point in result.points()
+        for i, _ in result.laws(p)
+        if steady_state.seeds_change_nothing(runs := result.runs_of(p, i))
+    ]
+
+
+def _uses(plan: Plan) -> list[str]:
+    """Return the laws, queues, traffic and senders that ran, by their names in the registries."""
+    every = [law for point in plan.points for law in point.laws]
+    every += [link.law for point in plan.points for link in point.links if link.law]
+    traffic = [component for point in plan.points for component in point.traffic]
+    names = [name for law in every for name in (law.kind, law.queue)]
+    names += [name for component in traffic for name in (component.kind, component.tcp)]
+    return sorted({name for name in names if name})
+
+
+def inputs(experiment: Experiment) -> str:
+    """A hash of the scenario and of the files that it names; the command has the rest."""
+    whole = json.dumps([experiment.text, experiment.files], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def has_more(out: Path, result: Runs) -> bool:
+    """Whether `out` already has more runs of the same inputs, which are the same bit by bit."""
+    try:
+        former = json.loads((out / NUMBERS).read_bytes())
+        return (
+            former["command"] == result.experiment.command
+            and former["inputs"] == inputs(result.experiment)
+            and former["forebay"] == __version__
+            and len(former["runs"]) > len(result.runs)
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def costs(result: Runs) -> dict[str, Any]:
+    """The whole of costs.json: what differs from call to call."""
+    plan = result.plan
+    return {
+        "elapsed_s": result.elapsed_s,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "seed": run.seed,
+                COST: run.metrics[COST],
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) -> str:
+    """Return a run as one line of JSON, as `forebay run --json` prints it.
+
+    engine: what made the run. metric_names: the metrics of the bottleneck and other links that
+    the line has; all where none is named.
+    """
+    numbers = _metrics(plan, run)
+    if metric_names:
+        of_links = [numbers["metrics"], *numbers.get("links", {}).values()]
+        for metrics in of_links:
+            for name in metrics.keys() - set(metric_names):
+                del metrics[name]
+    return json.dumps(
+        {
+            "law": plan.laws[run.law],
+            "point": plan.points[run.point].label,
+            "seed": run.seed,
+            "engine": engine,
+            **numbers,
+            "costs": {COST: run.metrics[COST]},
+            **_remarks(plan.points[run.point : run.point + 1]),
+        }
+    )
+
+
+def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
+    """Metrics of the bottleneck, of its classes and its traffic by their names; and by name those
+    of other links. What there is none of is left out."""
+    labels = [traffic.label for traffic in plan.points[run.point].traffic]
+
+    def classes(link: Observed) -> dict[str, Any]:
+        return {one.name: finite(one.metrics) for one in link.classes}
+
+    def traffic(link: Observed) -> dict[str, Any]:
+        return {labels[one.traffic]: finite(one.metrics) for one in link.traffic}
+
+    found = {
+        "classes": classes(run),
+        "traffic": traffic(run),
+        "links": {other.link: finite(other.metrics) for other in run.others},
+        "link_classes": {other.link: of for other in run.others if (of := classes(other))},
+        "link_traffic": {other.link: of for other in run.others if (of := traffic(other))},
+    }
+    return {"metrics": finite(run.metrics), **{key: of for key, of in found.items() if of}}
+
+
+def finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics without costs. JSON has no NaN: a metric that does not apply is null."""
+    found: dict[str, float | None] = quantities.finite(metrics)
+    return {name: value for name, value in found.items() if name != COST}

@@ -1,0 +1,261 @@
+"""Tables that pages, terminals and notebooks show: headings with units, and rows of texts."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from forebay._base import words
+from forebay._base.metrics import (
+    CLASS_METRICS,
+    METRICS,
+    TRAFFIC_METRICS,
+    p_text,
+    with_interval,
+)
+from forebay.experiment import descriptions
+from forebay.scenario.axes import sweep_axes
+
+if TYPE_CHECKING:
+    from forebay._base.metrics import Metric
+    from forebay._native import Plan
+    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.table import Cell, LawDifference
+
+
+@dataclass(frozen=True)
+class Table:
+    """heads: such as "Goodput [Mbit/s]". keys: how many columns name the row."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    keys: int = 1
+
+    def markdown(self) -> str:
+        """With the names to the left and the numbers to the right."""
+        lines = ["---"] * self.keys + ["---:"] * (len(self.heads) - self.keys)
+        return markdown_table(self.heads, self.rows, lines)
+
+
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], lines: Sequence[str] = ()
+) -> str:
+    """A table in Markdown. lines: what stands below each heading."""
+    # Within a cell a bar would end it.
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
+        for line in [heads, lines or ["---"] * len(heads), *rows]
+    )
+
+
+def bounds(low: float | None, high: float | None) -> str:
+    """A range in words, empty where it has no ends."""
+    return "" if low is None or high is None else f"{low:g} to {high:g}"
+
+
+def mean_text(cell: Cell, metric: Metric) -> str:
+    """`mean ± half of the interval`, in the metric's unit."""
+    return with_interval(metric.scale * cell.mean, metric.scale * cell.half_width)
+
+
+def laws_table(result: Runs, point: int, link: int, *, seeds: bool = True) -> Table:
+    """A row for each law: what laws are compared by, and how many seeds it has."""
+    shown = [METRICS[name] for name in result.compared()]
+    rows = [
+        [
+            law.label,
+            *(mean_text(result.cell(point, i, one.name, link), one) for one in shown),
+            *([str(len(result.runs_of(point, i)))] if seeds else []),
+        ]
+        for i, law in result.laws(point)
+    ]
+    heads = ["Law", *(one.heading for one in shown), *(["Seeds"] if seeds else [])]
+    return Table(heads, rows)
+
+
+#: The note below a table of differences.
+DIFFERENCES_NOTE = (
+    "Mean of the first law less that of the second, ± half its 95 % confidence interval, over the "
+    "seeds that both have; p by a paired t-test, adjusted by Holm's method for the number of tests "
+    "of the same metric. A star marks a difference beyond chance (p < 0.05). "
+    '"no test": all seeds give the same difference, which shows nothing of chance.'
+)
+#: Differences that a table in LaTeX has.
+MOST_IN_LATEX = 60
+
+
+def differences_table(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Table:
+    """Return a row for each difference of two laws. places: the name of each place; without any
+    there is no column of places."""
+    rows = []
+    for difference in differences:
+        metric, pair = METRICS[difference.metric], difference.pair
+        rows.append(
+            [
+                metric.heading,
+                *([places[difference.place]] if places else []),
+                f"{pair.first} − {pair.second}",
+                with_interval(metric.scale * pair.difference, metric.scale * pair.half_width),
+                p_text(pair.p, significant=pair.significant, tested=pair.tested),
+            ]
+        )
+    keys = ["Metric", *(["Point"] if places else []), "Laws"]
+    return Table([*keys, "Difference", "p"], rows, keys=len(keys))
+
+
+def differences_frame(
+    differences: Sequence[LawDifference], places: Mapping[Any, str]
+) -> pl.DataFrame:
+    """Return the differences as numbers in the units of metrics.json, for CSV."""
+    rows = [
+        (
+            difference.metric,
+            places.get(difference.place, ""),
+            difference.pair.first,
+            difference.pair.second,
+            difference.pair.seeds,
+            difference.pair.difference,
+            *(
+                None if math.isnan(x) else x
+                for x in (difference.pair.half_width, difference.pair.p)
+            ),
+            difference.pair.significant if difference.pair.tested else None,
+        )
+        for difference in differences
+    ]
+    schema = {
+        **dict.fromkeys(["metric", "point", "first", "second"], pl.String),
+        "seeds": pl.Int64,
+        **dict.fromkeys(["difference", "ci95", "p"], pl.Float64),
+        "beyond_chance": pl.Boolean,
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def latex(table: Table, note: str) -> str:
+    """Return a table as LaTeX, for \\input; it needs the package booktabs."""
+    columns = "l" * table.keys + "r" * (len(table.heads) - table.keys)
+    left_out = len(table.rows) - MOST_IN_LATEX
+    if left_out > 0:
+        note += f" The last {left_out} of {len(table.rows)} rows are left out."
+    rows = [table.heads, *table.rows[:MOST_IN_LATEX]]
+    head, *lines = (" & ".join(map(_in_latex, row)) + r" \\" for row in rows)
+    comment = "\n".join(f"% {line}" for line in textwrap.wrap(note, 96))
+    body = "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
+    )
+    return f"{comment}\n{body}\n\\end{{tabular}}\n"
+
+
+#: Signs that LaTeX takes for its own, and those that its usual fonts lack.
+LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "–": "--",
+    "<": r"$<$",
+    ">": r"$>$",
+    "→": r"$\rightarrow$",
+    "³": r"$^3$",
+    "\N{NO-BREAK SPACE}": "~",
+}
+
+
+def _in_latex(text: str) -> str:
+    # A number's sign is no hyphen.
+    number = re.fullmatch(r"-([\d.]+)( ±.*)?", text)
+    if number:
+        return r"$-$" + _in_latex(number[1] + (number[2] or ""))
+    return "".join(LATEX.get(sign, sign) for sign in text)
+
+
+def classes_table(result: Runs, point: int, link: int) -> Table:
+    """A row for each law and class of its queue."""
+    rows = [
+        [
+            law.label,
+            name,
+            *(
+                mean_text(result.class_cell(point, i, name, one.name, link), one)
+                for one in CLASS_METRICS.values()
+            ),
+        ]
+        for i, law in result.laws(point)
+        for name in result.class_names(point, i, link)
+    ]
+    return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
+
+
+def traffic_table(result: Runs, point: int, link: int) -> Table:
+    """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
+    row has are left out."""
+    traffic = result.plan.points[point].traffic
+    cells = [
+        (
+            law.label,
+            traffic[i].label,
+            {
+                name: result.traffic_cell(point, k, traffic[i].label, name, link)
+                for name in TRAFFIC_METRICS
+            },
+        )
+        for k, law in result.laws(point)
+        for i in dict.fromkeys(
+            each.traffic for one in result.observed_at(point, k, link) for each in one.traffic
+        )
+    ]
+    shown = [
+        metric
+        for metric in TRAFFIC_METRICS.values()
+        if any(of[metric.name].seeds for *_, of in cells)
+        and (metric.name != "mark_rate" or any(of[metric.name].mean > 0 for *_, of in cells))
+    ]
+    rows = [
+        [law, label, *(mean_text(of[metric.name], metric) for metric in shown)]
+        for law, label, of in cells
+    ]
+    return Table(["Law", "Traffic", *(metric.heading for metric in shown)], rows, keys=2)
+
+
+def designs_table(plan: Plan) -> Table | None:
+    """The numbers of laws that were designed for each of several points; None without any."""
+    labels = [design.label for design in plan.designed]
+    rows = [
+        [descriptions.point(plan.points[point]), design.label, words.parameters(design.params)]
+        for design in plan.designed
+        if labels.count(design.label) > 1
+        for point in design.points
+    ]
+    return Table(["Point", "Law", "Designed"], rows, keys=3) if rows else None
+
+
+def points_table(result: Runs) -> Table:
+    """A row for each point, link and law, in the order of the sweep's axes."""
+    points = list(result.points())
+    swept = sweep_axes({i: point.settings for i, point in points})
+    order = sorted(points, key=lambda one: [axis.places[one[0]] for axis in swept])
+    linked = max(len(point.links) for _, point in points) > 1
+    names = [descriptions.axis(axis, points[0][1]) for axis in swept]
+    keys = [f"{name} [{unit}]" if unit else name for name, unit in names] or ["point"]
+    rows = [
+        [
+            *([axis.value_at(p) for axis in swept] or [descriptions.point(point) or point.label]),
+            *([point.links[k].name] if linked else []),
+            *row,
+        ]
+        for p, point in order
+        for k in range(len(point.links))
+        for row in laws_table(result, p, k, seeds=False).rows
+    ]
+    keys += ["link", "law"] if linked else ["law"]
+    heads = [METRICS[name].heading for name in result.compared()]
+    return Table([*keys, *heads], rows, len(keys))

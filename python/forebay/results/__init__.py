@@ -1,1 +1,0 @@
-"""The result of an experiment, with its figures, tables and report."""

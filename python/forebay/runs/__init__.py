@@ -1,1 +1,0 @@
-"""Making runs: an experiment that was read, its execution, and the table of its runs."""

@@ -1,1 +1,0 @@
-"""Designs: gains of a law for a link, and for a range of links."""

@@ -1,1 +1,0 @@
-"""The plant: a link, its flows' windows, and where they settle under a law."""
