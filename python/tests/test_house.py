@@ -53,10 +53,22 @@ def test_no_two_files_import_each_other() -> None:
 
 
 #: Rooms of the package from the ground up: as it is loaded, each imports only those before it.
-ROOMS = (
-    "_base scenario control experiment report fluid linux tuning campaign comparison env studio "
-    "guide cli"
-).split()
+ROOMS = [
+    "_base",
+    "scenario",
+    "control",
+    "experiment",
+    "report",
+    "fluid",
+    "linux",
+    "tuning",
+    "campaign",
+    "comparison",
+    "env",
+    "studio",
+    "guide",
+    "cli",
+]
 
 
 def loaded(body: list[ast.stmt]) -> Iterator[ast.stmt]:
