@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use forebay_core::{Rng, Span, Time};
 use forebay_sim::calendar::Calendar;
-use forebay_sim::events::{EventQueue, Lines, Ties};
+use forebay_sim::events::{EventQueue, LineCounts, Ties};
 
 /// As large as a packet on its way.
 type Event = [u32; 5];
@@ -64,9 +64,9 @@ fn main() {
 
 /// The delay lines, with the events dealt out to them by turns.
 fn on_lines(count: usize, in_flight: u64, spacing: Span) -> f64 {
-    let lines = Lines {
+    let lines = LineCounts {
         prompt: count,
-        ..Lines::default()
+        ..LineCounts::default()
     };
     let mut events = EventQueue::new(spacing, HORIZON, lines, Ties::PushedFirst, true);
     let mut len = 0;

@@ -25,7 +25,7 @@ use forebay_scenario::{law_named, set_value, LawChoice};
 use nix::sys::stat::{umask, Mode};
 
 use crate::connections::{self, MOST_CONNECTIONS};
-use crate::live::{Change, Shared};
+use crate::live::{LiveChange, Shared};
 use crate::prometheus;
 use crate::settings::{DirectionSettings, Settings};
 
@@ -88,7 +88,7 @@ impl Control {
         self,
         settings: &Settings,
         shared: Shared,
-        changes: Sender<Change>,
+        changes: Sender<LiveChange>,
     ) -> io::Result<()> {
         let hand = Mutex::new(Hand {
             ways: [settings.up.clone(), settings.down.clone()],
@@ -150,7 +150,7 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
 struct Hand {
     ways: [DirectionSettings; 2],
     mtu: u32,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
 }
 
 impl Hand {
@@ -203,10 +203,10 @@ impl Hand {
         next.law.check(&next.site(self.mtu))?;
         // Who reads them has ended with the run.
         if let Some(rate) = rate {
-            let _ = self.changes.send(Change::Rate(way, rate));
+            let _ = self.changes.send(LiveChange::Rate(way, rate));
         }
         if moved {
-            let _ = self.changes.send(Change::Law(way, next.law.clone()));
+            let _ = self.changes.send(LiveChange::Law(way, next.law.clone()));
         }
         self.ways[way] = next;
         Ok(if rate.is_some() || moved {
@@ -247,7 +247,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::{channel, Receiver};
 
-    fn hand() -> (Hand, Receiver<Change>) {
+    fn hand() -> (Hand, Receiver<LiveChange>) {
         let text = |key: &str, text: &str| (key.to_owned(), Value::Text(text.to_owned()));
         let given = [
             text("rate", "10Mbit/s"),
@@ -284,11 +284,11 @@ mod tests {
                 .unwrap(),
             OK
         );
-        let Change::Rate(1, rate) = asked.recv().unwrap() else {
+        let LiveChange::Rate(1, rate) = asked.recv().unwrap() else {
             panic!("no rate for down")
         };
         assert_eq!(rate, Rate::from_bps(20_000_000));
-        let Change::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
             panic!("no law for down")
         };
         assert!(matches!(law.set_point(), Some(SetPoint::Delay(_))));
@@ -298,7 +298,7 @@ mod tests {
             .contains(" target=30ms a=0.0001 "));
         // Another law has its own defaults.
         assert_eq!(hand.obey("down law=red max_p=0.02").unwrap(), OK);
-        let Change::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
             panic!("no law for down")
         };
         assert_eq!(

@@ -33,7 +33,7 @@ struct Lane {
 
 /// Totals since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DirectionCounts {
     pub arrived_packets: u64,
     pub sent_packets: u64,
     pub sent_bytes: u64,
@@ -76,7 +76,7 @@ impl Direction {
         rng: Rng,
     ) -> Direction {
         let given_up = GivenUp {
-            counts: Counts::default(),
+            counts: DirectionCounts::default(),
             classes: Classes::of(discipline.classes()),
             given_up: Vec::new(),
         };
@@ -117,7 +117,7 @@ impl Direction {
         self.capture.take()
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &DirectionCounts {
         &self.bottleneck.record.sink.counts
     }
 
@@ -129,7 +129,7 @@ impl Direction {
         &mut self.bottleneck.record.sink.classes
     }
 
-    fn counts_mut(&mut self) -> &mut Counts {
+    fn counts_mut(&mut self) -> &mut DirectionCounts {
         &mut self.bottleneck.record.sink.counts
     }
 
@@ -424,7 +424,7 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
 
 /// Counts the packets that the discipline drops or marks, and keeps those dropped.
 struct GivenUp {
-    counts: Counts,
+    counts: DirectionCounts,
     classes: Classes,
     given_up: Vec<(Time, Segment, Drop)>,
 }

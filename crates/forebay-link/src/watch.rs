@@ -23,7 +23,7 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::Frame;
 
 use crate::classes::ClassNow;
-use crate::live::{Change, Now, Picture, Shared};
+use crate::live::{LiveChange, Now, Picture, Shared};
 use crate::settings::{DirectionSettings, Settings};
 use forebay_packets::ip::{Flow, TCP, UDP};
 
@@ -44,7 +44,7 @@ struct View {
     /// Which direction is shown.
     way: usize,
     pictures: VecDeque<Picture>,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
     note: String,
 }
 
@@ -56,7 +56,7 @@ struct View {
 pub fn start(
     settings: &Settings,
     shared: Shared,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
 ) -> io::Result<JoinHandle<()>> {
     let mut view = View {
         ways: [settings.up.clone(), settings.down.clone()],
@@ -192,7 +192,7 @@ impl View {
 
     fn end(&mut self, signal: Signal) {
         self.note = format!("{signal} to the command; again: kill it");
-        let _ = self.changes.send(Change::Stop(signal));
+        let _ = self.changes.send(LiveChange::Stop(signal));
     }
 
     fn scale_rate(&mut self, factor: f64) {
@@ -200,7 +200,7 @@ impl View {
         let rate = rounded(rate.clamp(1e3, 1e11));
         self.ways[self.way].capacity.set_rate(rate);
         self.note = format!("{}: {rate}", WAYS[self.way]);
-        let _ = self.changes.send(Change::Rate(self.way, rate));
+        let _ = self.changes.send(LiveChange::Rate(self.way, rate));
     }
 
     fn scale_target(&mut self, factor: f64) {
@@ -265,7 +265,7 @@ impl View {
         let (kind, set) = (law.spec.kind, law.in_words());
         self.note = format!("{}: {kind} ({set})", WAYS[self.way]);
         way.law = law.clone();
-        let _ = self.changes.send(Change::Law(self.way, law));
+        let _ = self.changes.send(LiveChange::Law(self.way, law));
         true
     }
 
@@ -504,7 +504,7 @@ mod tests {
     use ratatui::Terminal;
     use std::sync::mpsc::{channel, Receiver};
 
-    fn view() -> (View, Receiver<Change>) {
+    fn view() -> (View, Receiver<LiveChange>) {
         let text = |text: &str| Value::Text(text.into());
         let target = vec![("target".to_owned(), text("20p"))];
         let given = [
@@ -612,19 +612,19 @@ mod tests {
         let (mut view, asked) = view();
         view.press(KeyCode::Up, false);
         assert!(
-            matches!(asked.try_recv(), Ok(Change::Rate(0, rate)) if rate.as_bps() == 11_000_000)
+            matches!(asked.try_recv(), Ok(LiveChange::Rate(0, rate)) if rate.as_bps() == 11_000_000)
         );
         assert!(matches!(&view.ways[0].capacity, Capacity::Constant(_)));
         view.press(KeyCode::Tab, false);
         view.press(KeyCode::Right, false);
-        let Ok(Change::Law(1, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(1, law)) = asked.try_recv() else {
             panic!("no change of the set-point")
         };
         assert_eq!(law.set_point(), Some(SetPoint::Packets(22.0)));
         let mut kinds = vec![];
         for _ in 0..LAWS.len() {
             view.press(KeyCode::Char('l'), false);
-            if let Ok(Change::Law(1, law)) = asked.try_recv() {
+            if let Ok(LiveChange::Law(1, law)) = asked.try_recv() {
                 kinds.push(law.spec.kind);
             }
         }
@@ -634,7 +634,7 @@ mod tests {
         );
         for (key, control, signal) in [('q', false, Signal::SIGTERM), ('c', true, Signal::SIGINT)] {
             view.press(KeyCode::Char(key), control);
-            assert!(matches!(asked.try_recv(), Ok(Change::Stop(it)) if it == signal));
+            assert!(matches!(asked.try_recv(), Ok(LiveChange::Stop(it)) if it == signal));
         }
     }
 
@@ -644,7 +644,7 @@ mod tests {
         let (mut view, asked) = view();
         view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new());
         view.press(KeyCode::Right, false);
-        let Ok(Change::Law(0, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, law)) = asked.try_recv() else {
             panic!("no change of the set-point: {}", view.note)
         };
         let longer = SetPoint::Delay(Span::from_micros(5500));
@@ -652,7 +652,7 @@ mod tests {
         assert_eq!(law.in_words(), "target_delay=5.5ms, rest default");
         // A law that can hold a delay takes it over under its own name.
         view.press(KeyCode::Char('l'), false);
-        let Ok(Change::Law(0, next)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, next)) = asked.try_recv() else {
             panic!("no other law: {}", view.note)
         };
         assert_eq!(next.spec.kind, "pd-red");
@@ -678,7 +678,7 @@ mod tests {
             ("12.1Mbit/s", KeyCode::Down),
         ] {
             view.press(key, false);
-            let Ok(Change::Rate(0, rate)) = asked.try_recv() else {
+            let Ok(LiveChange::Rate(0, rate)) = asked.try_recv() else {
                 panic!("no change of the rate")
             };
             assert_eq!(rate.to_string(), expected);

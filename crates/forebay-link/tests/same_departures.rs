@@ -14,8 +14,9 @@ use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
+use forebay_sim::ids::{FlowId, StationId};
 use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
-use forebay_sim::port::{Port, Sent};
+use forebay_sim::port::{PacketOnLink, Port};
 use forebay_sim::steps::LinkSteps;
 use forebay_trace::Settings;
 use proptest::prelude::*;
@@ -52,8 +53,8 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
         &LinkSteps::default(),
     );
     let mut outcome = Outcome::default();
-    let mut keep = |sent: Option<Sent>| {
-        if let Some(Sent { packet, arrives_at }) = sent {
+    let mut keep = |sent: Option<PacketOnLink>| {
+        if let Some(PacketOnLink { packet, arrives_at }) = sent {
             let number = packet.seq as usize;
             let marked = packet.traffic_class.ecn() != arrivals[number].class.ecn();
             outcome.out.push((number, arrives_at, marked));
@@ -78,14 +79,14 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
         let now = arrival.at;
         advance(&mut port, now);
         let packet = Packet {
-            flow: 0,
+            flow: FlowId::default(),
             seq: number as u32,
             blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
-            station: 0,
+            station: StationId::default(),
             traffic: 0,
         };
         if port.arrive(now, packet) {

@@ -7,7 +7,7 @@ use forebay_trace::Call;
 
 /// One call. Its packets arrive in the order in which they were sent: they have one way.
 #[derive(Clone, Debug, Default)]
-struct Line {
+struct CallState {
     /// Number of the next packet.
     next: u32,
     /// Number and time of those under way.
@@ -17,11 +17,11 @@ struct Line {
 }
 
 /// The calls of one traffic.
-pub struct Calls(Vec<Line>);
+pub struct Calls(Vec<CallState>);
 
 impl Calls {
     pub fn new(calls: u32) -> Calls {
-        Calls(vec![Line::default(); calls as usize])
+        Calls(vec![CallState::default(); calls as usize])
     }
 
     /// A packet leaves its source; returns its number.

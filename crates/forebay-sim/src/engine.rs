@@ -33,10 +33,10 @@ use hosts::{Alarm, Hosts, Returning};
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
-use crate::events::{EventQueue, Lines, Ties};
-use crate::external::External;
+use crate::events::{EventQueue, LineCounts, Ties};
+use crate::external::PendingOutcomes;
 use crate::line::Wire;
-use crate::network::Network;
+use crate::network::NetworkState;
 use crate::number::count;
 use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
@@ -66,7 +66,7 @@ pub trait Topology: Sized {
     /// `ports` are those of the links, in order, and `lines_back` the ways back along them.
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Self;
@@ -99,7 +99,7 @@ pub trait Topology: Sized {
 }
 
 /// A run of a scenario over links of this kind.
-pub struct Engine<T> {
+pub struct PacketEngine<T> {
     scenario: Arc<Scenario>,
     hosts: Hosts,
     links: T,
@@ -113,7 +113,7 @@ pub struct Engine<T> {
     goodput_every: u64,
 }
 
-impl<T: Topology> Engine<T> {
+impl<T: Topology> PacketEngine<T> {
     /// `queues` are those of the links, in order.
     pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<Packet>>, seed: u64) -> Self {
         let whole = Arc::clone(&scenario);
@@ -130,18 +130,18 @@ impl<T: Topology> Engine<T> {
             LineBack::new(wire, link.rate_back.is_some(), &steps)
         };
         let lines_back = scenario.all_links().enumerate().map(line_back).collect();
-        let network = Network::new(scenario, seed);
+        let network = NetworkState::new(scenario, seed);
         let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
         let flows = network.classes.iter().map(|class| class.count);
         let over = Time::ZERO + scenario.duration;
         let kinds = network.pair_classes();
-        let lines = Lines {
+        let lines = LineCounts {
             late: kinds + T::ONWARD_LINES,
             prompt: T::PROMPT_LINES * kinds,
         };
         let lines = lines.or_none();
-        let mut engine = Engine {
+        let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back),
             changed: 0,
@@ -157,7 +157,7 @@ impl<T: Topology> Engine<T> {
                 blocks: BlockStore::default(),
                 window: scenario.measure,
                 segments: Vec::new(),
-                external: External::new(network.external_flows(), network.flows.len()),
+                external: PendingOutcomes::new(network.external_flows(), network.flows.len()),
                 network,
             },
             totals: Vec::new(),
@@ -230,15 +230,13 @@ impl<T: Topology> Engine<T> {
         let network = &self.hosts.network;
         let mut delivered = vec![0; network.flows.len()];
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
-            delivered[flow.owner as usize] += receiver.delivered_bytes;
+            delivered[flow.owner.index()] += receiver.delivered_bytes;
         }
         let crossing = |link: usize| {
             let classes = network.classes.iter().enumerate();
             let crossing = classes.filter(move |(_, class)| class.links.contains(&link));
-            crossing.flat_map(|(traffic, class)| {
-                let flows = class.first..class.first + class.count;
-                flows.map(move |flow| (traffic, flow as usize))
-            })
+            crossing
+                .flat_map(|(traffic, class)| class.flows().map(move |flow| (traffic, flow.index())))
         };
         let goodput = &self.goodput;
         let traces = self
@@ -294,7 +292,7 @@ impl<T: Topology> Engine<T> {
     /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
     #[inline(never)]
     fn handle_single(&mut self, now: Time) {
-        let Engine { hosts, links, .. } = self;
+        let PacketEngine { hosts, links, .. } = self;
         if now == hosts.agenda.change {
             links.advance(hosts, now, now);
             links.cross_back(hosts, now);
@@ -320,7 +318,7 @@ impl<T: Topology> Engine<T> {
     }
 
     fn sample(&mut self, now: Time) {
-        let Engine {
+        let PacketEngine {
             scenario,
             hosts,
             links,
@@ -348,13 +346,13 @@ impl<T: Topology> Engine<T> {
         self.totals.clear();
         self.totals.resize(flows as usize, 0);
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
-            self.totals[flow.owner as usize] += receiver.delivered_bytes + receiver.outside_bytes;
+            self.totals[flow.owner.index()] += receiver.delivered_bytes + receiver.outside_bytes;
         }
         self.goodput.row(&self.totals);
     }
 
     fn handle_alarm(&mut self, now: Time) {
-        let Engine { hosts, links, .. } = self;
+        let PacketEngine { hosts, links, .. } = self;
         let alarm = hosts.alarms.pop().map(|entry| entry.event);
         // All but a retransmission timer may have to do with a receiver.
         if !T::LOOKS_AHEAD || !matches!(alarm, Some(Alarm::Retransmit(_))) {
@@ -420,7 +418,7 @@ pub fn queues(
 
 /// Completes what each link has recorded of the traffic that crosses it: what senders sent, and
 /// round trips.
-fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
+fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &NetworkState) {
     let met: Vec<Vec<TrafficTrace>> = traces
         .iter_mut()
         .map(|trace| std::mem::take(&mut trace.traffic))
@@ -478,8 +476,8 @@ fn tick_of(port: &Port) -> Time {
 }
 
 /// A queue with a prompt delay line for each kind of pair.
-fn one_line_each(scenario: &Scenario, network: &Network) -> EventQueue<Packet> {
-    let lines = Lines {
+fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Packet> {
+    let lines = LineCounts {
         late: 0,
         prompt: network.pair_classes(),
     };
@@ -488,7 +486,11 @@ fn one_line_each(scenario: &Scenario, network: &Network) -> EventQueue<Packet> {
 
 /// A queue of packets; the calendar's buckets hold about one packet each and reach past most round
 /// trips.
-fn event_queue(scenario: &Scenario, network: &Network, lines: Lines) -> EventQueue<Packet> {
+fn event_queue(
+    scenario: &Scenario,
+    network: &NetworkState,
+    lines: LineCounts,
+) -> EventQueue<Packet> {
     let rates = scenario.all_links().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);

@@ -28,23 +28,23 @@ pub enum Ties {
 
 /// How many delay lines a queue has. Late ones have the lower numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineCounts {
     /// For events that waited, and take their place in a tie by that.
     pub late: usize,
     pub prompt: usize,
 }
 
-impl Lines {
+impl LineCounts {
     fn count(self) -> usize {
         self.late + self.prompt
     }
 
     /// These, or none where they are more than a queue can have: all events wait in its calendar
     /// then.
-    pub fn or_none(self) -> Lines {
+    pub fn or_none(self) -> LineCounts {
         match self.count() <= MOST_LINES {
             true => self,
-            false => Lines::default(),
+            false => LineCounts::default(),
         }
     }
 }
@@ -57,7 +57,7 @@ pub struct EventQueue<E> {
     heads: Box<[Head; NODES]>,
     leaves: usize,
     /// The line with the highest number stands first.
-    lines: Vec<Line<E>>,
+    lines: Vec<DelayLine<E>>,
     /// Leaves below are those of prompt lines.
     prompt: usize,
     ties: Ties,
@@ -98,7 +98,7 @@ struct Queued<E> {
     pushed: u32,
 }
 
-struct Line<E> {
+struct DelayLine<E> {
     queue: Ring<Entry<Queued<E>>>,
     /// Time of the last event that entered.
     last: Time,
@@ -110,11 +110,11 @@ impl<E: Copy> EventQueue<E> {
     ///
     /// # Panics
     /// With more than 512 lines.
-    pub fn new(spacing: Span, horizon: Span, lines: Lines, ties: Ties, fetches: bool) -> Self {
+    pub fn new(spacing: Span, horizon: Span, lines: LineCounts, ties: Ties, fetches: bool) -> Self {
         let count = lines.count();
         assert!(count <= MOST_LINES, "{count} lines");
         let leaves = (count + 1).next_power_of_two();
-        let line = || Line {
+        let line = || DelayLine {
             queue: Ring::new(),
             last: Time::ZERO,
         };
@@ -372,7 +372,12 @@ fn drop_first<E: Copy>(calendar: &mut Calendar<Queued<E>>) {
 /// out wrong.
 #[cold]
 #[inline(never)]
-fn pushed_first<E: Copy>(lines: &[Line<E>], calendar_first: u32, one: Head, other: Head) -> Head {
+fn pushed_first<E: Copy>(
+    lines: &[DelayLine<E>],
+    calendar_first: u32,
+    one: Head,
+    other: Head,
+) -> Head {
     let pushed = |head| match lines.get(leaf_of(head)) {
         Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
         None => calendar_first,
@@ -412,7 +417,7 @@ mod tests {
         let mut events = EventQueue::new(
             Span::from_micros(1),
             Span::from_millis(1),
-            Lines { late, prompt },
+            LineCounts { late, prompt },
             ties,
             true,
         );
@@ -467,7 +472,7 @@ mod tests {
     #[test]
     fn ties_have_their_order() {
         let order = |ties| {
-            let lines = Lines { late: 2, prompt: 2 };
+            let lines = LineCounts { late: 2, prompt: 2 };
             let mut events = EventQueue::new(
                 Span::from_micros(1),
                 Span::from_millis(1),

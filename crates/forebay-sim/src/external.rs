@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use forebay_core::{Drop, Ecn, Span, Time, TrafficClass};
 
+use crate::ids::FlowId;
 use crate::number::count;
 use crate::packet::Packet;
 
@@ -52,7 +53,7 @@ pub enum Loss {
 
 /// What has become of a packet that the caller has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PacketOutcome {
     pub at: Time,
     pub flow: u32,
     pub from: End,
@@ -94,12 +95,12 @@ pub struct QueueEvent {
 }
 
 /// What the caller has not been told yet.
-pub struct External {
+pub struct PendingOutcomes {
     /// By the caller's number of a flow.
-    pub flows: Vec<u32>,
+    pub flows: Vec<FlowId>,
     /// The caller's numbers, by flow; empty where the caller has none.
     numbers: Vec<u32>,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting: BinaryHeap<Reverse<PendingOutcome>>,
     pushed: u64,
 }
 
@@ -114,7 +115,7 @@ fn end_of(packet: &Packet) -> End {
     }
 }
 
-struct Waiting {
+struct PendingOutcome {
     at: Time,
     /// Outcomes of one time keep the order in which they were found.
     pushed: u64,
@@ -122,40 +123,40 @@ struct Waiting {
     fate: Result<Ecn, Loss>,
 }
 
-impl Waiting {
+impl PendingOutcome {
     fn key(&self) -> (Time, u64) {
         (self.at, self.pushed)
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for PendingOutcome {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for PendingOutcome {}
 
-impl PartialOrd for Waiting {
+impl PartialOrd for PendingOutcome {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
+impl Ord for PendingOutcome {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl External {
+impl PendingOutcomes {
     /// `flows` are those of the caller, in order, of so many in all.
-    pub fn new(flows: Vec<u32>, all: usize) -> External {
+    pub fn new(flows: Vec<FlowId>, all: usize) -> PendingOutcomes {
         let mut numbers = vec![u32::MAX; if flows.is_empty() { 0 } else { all }];
         for (number, flow) in flows.iter().enumerate() {
-            numbers[*flow as usize] = count(number);
+            numbers[flow.index()] = count(number);
         }
-        External {
+        PendingOutcomes {
             flows,
             numbers,
             waiting: BinaryHeap::new(),
@@ -167,7 +168,7 @@ impl External {
     pub fn push(&mut self, at: Time, packet: Packet, fate: Result<Ecn, Loss>) {
         let pushed = self.pushed;
         self.pushed += 1;
-        self.waiting.push(Reverse(Waiting {
+        self.waiting.push(Reverse(PendingOutcome {
             at,
             pushed,
             packet,
@@ -181,7 +182,7 @@ impl External {
         QueueEvent {
             at,
             link,
-            flow: self.numbers[packet.flow as usize],
+            flow: self.numbers[packet.flow.index()],
             from: end_of(&packet),
             number: packet.seq,
             bytes: packet.bytes,
@@ -197,11 +198,11 @@ impl External {
     }
 
     /// The first of it.
-    pub fn pop(&mut self) -> Option<Outcome> {
+    pub fn pop(&mut self) -> Option<PacketOutcome> {
         let Reverse(next) = self.waiting.pop()?;
-        Some(Outcome {
+        Some(PacketOutcome {
             at: next.at,
-            flow: self.numbers[next.packet.flow as usize],
+            flow: self.numbers[next.packet.flow.index()],
             from: end_of(&next.packet),
             number: next.packet.seq,
             fate: next.fate,

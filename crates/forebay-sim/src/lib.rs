@@ -6,6 +6,7 @@ pub mod calls;
 mod engine;
 pub mod events;
 mod external;
+pub mod ids;
 mod line;
 mod network;
 mod number;
@@ -20,8 +21,8 @@ pub mod traffic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use engine::{Dumbbell, Engine, Mesh};
-pub use external::{End, Loss, Outcome, Outgoing, QueueAction, QueueEvent};
+use engine::{Dumbbell, Mesh, PacketEngine};
+pub use external::{End, Loss, Outgoing, PacketOutcome, QueueAction, QueueEvent};
 use forebay_core::{Aqm, ParamError, Time};
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
@@ -69,8 +70,8 @@ pub fn run(
     let queues = engine::queues(scenario, aqm, seed)?;
     let scenario = Arc::new(scenario.clone());
     Ok(match scenario.links.is_empty() {
-        true => Engine::<Dumbbell>::new(scenario, queues, seed).run(watch),
-        false => Engine::<Mesh>::new(scenario, queues, seed).run(watch),
+        true => PacketEngine::<Dumbbell>::new(scenario, queues, seed).run(watch),
+        false => PacketEngine::<Mesh>::new(scenario, queues, seed).run(watch),
     })
 }
 
@@ -85,8 +86,8 @@ fn is_external(scenario: &Scenario) -> bool {
 pub struct Session(Stepped);
 
 enum Stepped {
-    Dumbbell(Box<Engine<Dumbbell>>),
-    Mesh(Box<Engine<Mesh>>),
+    Dumbbell(Box<PacketEngine<Dumbbell>>),
+    Mesh(Box<PacketEngine<Mesh>>),
 }
 
 impl Session {
@@ -100,8 +101,8 @@ impl Session {
         // What the caller sends can fall between any two events, so that none may be ahead.
         Ok(Session(
             match scenario.links.is_empty() && !is_external(&scenario) {
-                true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
-                false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
+                true => Stepped::Dumbbell(Box::new(PacketEngine::new(scenario, queues, seed))),
+                false => Stepped::Mesh(Box::new(PacketEngine::new(scenario, queues, seed))),
             },
         ))
     }
@@ -137,7 +138,7 @@ impl Session {
 
     /// Runs on to the next outcome of a packet of the caller; `None` where there is none up to and at
     /// `until`, or the end.
-    pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
+    pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         match &mut self.0 {
             Stepped::Mesh(engine) => engine.next_outcome(until),
             Stepped::Dumbbell(_) => {

@@ -8,7 +8,7 @@ use crate::packet::{Packet, NO_BLOCKS};
 use crate::steps::{Delay, LinkSteps};
 
 pub struct Port {
-    pub bottleneck: Bottleneck<Packet, Lost>,
+    pub bottleneck: Bottleneck<Packet, PortDrops>,
     /// Propagation delay at the time that the engine has reached.
     pub delay: Span,
     /// The same at the time at which a packet's last bit leaves.
@@ -18,7 +18,7 @@ pub struct Port {
 }
 
 /// A packet on its way over the link.
-pub struct Sent {
+pub struct PacketOnLink {
     pub packet: Packet,
     /// When its last bit reaches the far end.
     pub arrives_at: Time,
@@ -33,7 +33,7 @@ impl Port {
         delay: Span,
         steps: &LinkSteps,
     ) -> Port {
-        let mut bottleneck = Bottleneck::new(discipline, record, capacity, Lost::default());
+        let mut bottleneck = Bottleneck::new(discipline, record, capacity, PortDrops::default());
         bottleneck.transmitter.announce(steps.rates.clone());
         Port {
             bottleneck,
@@ -58,16 +58,16 @@ impl Port {
     /// Takes the next packet from the queue onto the link, at [`due`](Port::due) or
     /// at an arrival.
     #[inline(always)]
-    pub fn send_next(&mut self, now: Time) -> Option<Sent> {
+    pub fn send_next(&mut self, now: Time) -> Option<PacketOnLink> {
         let sent = self.bottleneck.send_next(now)?;
         Some(self.on_the_way(sent.departure.packet, sent.out))
     }
 
     #[inline(always)]
-    fn on_the_way(&mut self, packet: Packet, out: Time) -> Sent {
+    fn on_the_way(&mut self, packet: Packet, out: Time) -> PacketOnLink {
         let arrives_at = self.delays.after(out);
         self.last_arrival = self.last_arrival.max(arrives_at);
-        Sent {
+        PacketOnLink {
             packet,
             arrives_at: self.last_arrival,
         }
@@ -105,7 +105,7 @@ impl Port {
 
     /// Sends like [`send_next`](Port::send_next), and logs a packet of the caller where there is a log.
     #[inline]
-    pub fn send_next_logged(&mut self, now: Time) -> Option<Sent> {
+    pub fn send_next_logged(&mut self, now: Time) -> Option<PacketOnLink> {
         if self.bottleneck.record.sink.log.is_none() {
             return self.send_next(now);
         }
@@ -142,7 +142,7 @@ impl Port {
 
 /// What of dropped packets is fetched by others.
 #[derive(Default)]
-pub struct Lost {
+pub struct PortDrops {
     /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
     pub blocks: Vec<u32>,
     /// Packets of the caller, who is to be told.
@@ -151,7 +151,7 @@ pub struct Lost {
     pub log: Option<Vec<Logged>>,
 }
 
-impl Sink<Packet> for Lost {
+impl Sink<Packet> for PortDrops {
     fn dropped(&mut self, now: Time, packet: Packet, why: Drop, _class: u8) {
         let blocks = packet.blocks_and_host.blocks();
         if blocks != NO_BLOCKS {

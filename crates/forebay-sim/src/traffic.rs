@@ -120,13 +120,13 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
             Box::new(pages::Pages::new(pages, traffic.payload(), flows, rng))
         }
         TrafficKind::Arrivals(recorded) => {
-            Box::new(arrivals::Arrivals::new(recorded, traffic, rng))
+            Box::new(arrivals::RecordedArrivals::new(recorded, traffic, rng))
         }
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
         // What it does is the caller's, or a program's; a guest drives the latter.
-        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::External),
+        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::ExternalSource),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }

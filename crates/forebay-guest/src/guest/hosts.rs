@@ -21,7 +21,7 @@ use super::recorded::Recorded;
 use super::sys;
 use super::syscalls::{Given, Syscalls, ZEROS};
 use crate::limits::{congestion_control, ETHERNET_BYTES};
-use crate::record::Outcome;
+use crate::record::RunRecord;
 
 /// Where sinks of TCP and of UDP listen, in each namespace of sinks.
 const SINK_PORT: u16 = 5000;
@@ -80,7 +80,7 @@ impl Ready {
 }
 
 /// All flows of one traffic.
-struct Class {
+struct TrafficSockets {
     application: Box<dyn Application>,
     first: u32,
     count: u32,
@@ -93,7 +93,7 @@ struct Class {
     recorded: Option<Recorded>,
 }
 
-struct Flow {
+struct FlowSockets {
     class: u32,
     group: usize,
     next_act: Option<Act>,
@@ -124,8 +124,8 @@ pub struct Hosts<'a> {
     scenario: &'a Scenario,
     groups: &'a [Group],
     epoll: &'a Epoll,
-    classes: Vec<Class>,
-    flows: Vec<Flow>,
+    classes: Vec<TrafficSockets>,
+    flows: Vec<FlowSockets>,
     connections: Vec<Connection>,
     listeners: Vec<Option<OwnedFd>>,
     datagrams: Vec<Option<OwnedFd>>,
@@ -138,7 +138,7 @@ pub struct Hosts<'a> {
     window: (Time, Time),
     place: Place,
     programs: Vec<Program>,
-    pub outcome: Outcome,
+    pub outcome: RunRecord,
 }
 
 /// Folders: of the run, where what is written comes back to the host, and of the scenario.
@@ -186,7 +186,7 @@ impl<'a> Hosts<'a> {
             window: scenario.measure,
             place,
             programs: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: RunRecord::default(),
         };
         for group in groups {
             hosts.open_sinks(group)?;
@@ -274,7 +274,7 @@ impl<'a> Hosts<'a> {
         let class = crate::count(index);
         for i in 0..count {
             let begun = beginnings.draw(i, traffic, &mut *application);
-            self.flows.push(Flow {
+            self.flows.push(FlowSockets {
                 class,
                 group: first_group + i as usize % rtts,
                 next_act: begun.act,
@@ -301,7 +301,7 @@ impl<'a> Hosts<'a> {
             recorded = Some(Recorded::new(&self.groups[first_group])?);
             self.schedule(at, Task::Coming(class));
         }
-        self.classes.push(Class {
+        self.classes.push(TrafficSockets {
             application,
             first,
             count,
@@ -874,7 +874,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// What is known at the end.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> RunRecord {
         let flows = self.flows.iter();
         self.outcome.flows = flows.map(|flow| (flow.class, flow.within)).collect();
         self.outcome.sent = self.classes.iter().map(|class| class.sent).collect();
@@ -883,7 +883,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-fn deliver(flow: &mut Flow, window: (Time, Time), now: Time, bytes: u64) {
+fn deliver(flow: &mut FlowSockets, window: (Time, Time), now: Time, bytes: u64) {
     flow.delivered += bytes;
     if now <= window.0 {
         flow.before += bytes;

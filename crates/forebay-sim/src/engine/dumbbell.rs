@@ -9,9 +9,9 @@ use super::agenda::Agenda;
 use super::hosts::{take_acks, FarEnd, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
-use crate::network::Network;
+use crate::network::NetworkState;
 use crate::packet::{Packet, HEADER_BYTES};
-use crate::port::{Port, Sent};
+use crate::port::{PacketOnLink, Port};
 
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
@@ -61,7 +61,7 @@ impl Topology for Dumbbell {
 
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Dumbbell {
@@ -190,15 +190,15 @@ impl Dumbbell {
             acks,
             ..
         } = self;
-        let Network { routes, pairs, .. } = &mut hosts.network;
+        let NetworkState { routes, pairs, .. } = &mut hosts.network;
         returning.take_before(before, |now, ack, coming| {
             let at = pass(line_back, now);
-            let route = routes[ack.flow as usize];
-            let pair = &mut pairs[route.pair as usize];
+            let route = routes[ack.flow.index()];
+            let pair = &mut pairs[route.pair.index()];
             let at = pair.wire.pass_ack(&mut pair.ack_down, at);
             acks.push_on(usize::from(pair.class), at, *ack);
             if let Some(coming) = coming {
-                prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
+                prefetch(&pairs[routes[coming.flow.index()].pair.index()]);
             }
             before
         });
@@ -254,7 +254,7 @@ fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: 
 }
 
 #[inline(always)]
-fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: Sent) {
+fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: PacketOnLink) {
     if let Some(ack) = far_end.deliver(sent, |agenda, waited| back.enter(agenda, waited)) {
         back.enter(far_end.agenda, ack);
     }
@@ -264,7 +264,7 @@ fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: Sent) {
 /// line: all access links are alike, none holds an ACK up since it is no slower than the line, and
 /// the line stays as it is. Then crossing is arithmetic too, done when an ACK is taken, and not an
 /// event.
-fn in_order(scenario: &Scenario, network: &Network, line_back: &LineBack) -> Option<Span> {
+fn in_order(scenario: &Scenario, network: &NetworkState, line_back: &LineBack) -> Option<Span> {
     let moves = |what: &Setting| {
         use LinkSetting::{Delay, Rate};
         matches!(what, Setting::Link { what, .. } if matches!(what, Rate(_) | Delay(_)))

@@ -3,8 +3,8 @@
 use forebay_core::{Time, TrafficClass};
 
 use super::hosts::Hosts;
-use super::{Engine, Topology};
-use crate::external::{End, Loss, Outcome, Outgoing, QueueEvent};
+use super::{PacketEngine, Topology};
+use crate::external::{End, Loss, Outgoing, PacketOutcome, QueueEvent};
 use crate::number::count;
 use crate::packet::{Flags, Packet, NO_TRAFFIC};
 use crate::Watch;
@@ -13,9 +13,9 @@ impl Hosts {
     /// A packet of the caller goes onto its access link, no earlier than all that has happened.
     fn send_external(&mut self, now: Time, sent: &Outgoing) {
         let flow = self.external.flows[sent.flow as usize];
-        let route = self.network.routes[flow as usize];
+        let route = self.network.routes[flow.index()];
         let class = &self.network.classes[route.class as usize];
-        let pair = &mut self.network.pairs[route.pair as usize];
+        let pair = &mut self.network.pairs[route.pair.index()];
         let from_sink = sent.from == End::Sink;
         let usual = &class.packet;
         let packet = Packet {
@@ -53,7 +53,7 @@ impl Hosts {
     }
 }
 
-impl<T: Topology> Engine<T> {
+impl<T: Topology> PacketEngine<T> {
     /// How many flows the caller has.
     pub fn external_flows(&self) -> u32 {
         count(self.hosts.external.flows.len())
@@ -65,7 +65,7 @@ impl<T: Topology> Engine<T> {
     }
 
     /// Runs on to the next outcome; `None` where there is none up to `until`, or the end.
-    pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
+    pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         debug_assert!(!T::LOOKS_AHEAD, "links must not be ahead of the caller");
         let until = until.min(self.end);
         loop {
@@ -95,7 +95,7 @@ impl<T: Topology> Engine<T> {
     /// Takes what has been logged since the last call, in order of time.
     pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
         let mut events = Vec::new();
-        let Engine { links, hosts, .. } = self;
+        let PacketEngine { links, hosts, .. } = self;
         for (link, port) in links.ports_mut().iter_mut().enumerate() {
             let log = port.bottleneck.record.sink.log.iter_mut();
             let logged = log.flat_map(|log| log.drain(..));

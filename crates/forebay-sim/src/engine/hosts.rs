@@ -8,26 +8,27 @@ use super::agenda::Agenda;
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
-use crate::external::External;
-use crate::network::{Class, Network, Pair, Tcp};
+use crate::external::PendingOutcomes;
+use crate::ids::FlowId;
+use crate::network::{NetworkState, Pair, TcpTraffic, TrafficState};
 use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
-use crate::port::Sent;
+use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step};
+use crate::tcp::{Ack, Receiver, Reply, SenderStep, Senders, StepOutcome, TcpSegment};
 
 /// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
 /// small.
 #[derive(Clone, Copy, Debug)]
 pub enum Alarm {
     /// The retransmission timer may be due.
-    Retransmit(u32),
+    Retransmit(FlowId),
     /// Pacing lets a flow's next packets go.
-    Pace(u32),
+    Pace(FlowId),
     /// A delayed ACK may be due.
-    DelayedAck(u32),
+    DelayedAck(FlowId),
     /// The application acts.
-    Act(u32),
+    Act(FlowId),
     /// Flows of this traffic may arrive.
     Arrival(u32),
     /// Packets of this traffic come by themselves.
@@ -45,7 +46,7 @@ pub struct Returning {
 
 /// All that happens outside of the links where flows meet.
 pub struct Hosts {
-    pub network: Network,
+    pub network: NetworkState,
     /// Packets on their way to the next station.
     pub arrivals: EventQueue<Packet>,
     /// Late delay lines there: first that of each kind of access link, then those of packets that
@@ -62,17 +63,17 @@ pub struct Hosts {
     /// Times between which what happens is measured.
     pub window: (Time, Time),
     /// What a step sends; empty between steps.
-    pub segments: Vec<Segment>,
-    pub external: External,
+    pub segments: Vec<TcpSegment>,
+    pub external: PendingOutcomes,
 }
 
 /// What packets meet behind their last link, apart from those on their way there.
 pub struct FarEnd<'a> {
-    network: &'a mut Network,
+    network: &'a mut NetworkState,
     alarms: &'a mut Calendar<Alarm, 16>,
     pub agenda: &'a mut Agenda,
     blocks: &'a mut BlockStore,
-    external: &'a mut External,
+    external: &'a mut PendingOutcomes,
     window: (Time, Time),
 }
 
@@ -81,7 +82,7 @@ impl FarEnd<'_> {
     #[inline(always)]
     pub fn prefetch(&self, packet: &Packet) {
         prefetch(self.network.pair_of(packet));
-        prefetch(&self.network.receivers[packet.flow as usize]);
+        prefetch(&self.network.receivers[packet.flow.index()]);
     }
 
     /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
@@ -90,21 +91,21 @@ impl FarEnd<'_> {
     #[inline(always)]
     pub fn deliver(
         &mut self,
-        sent: Sent,
+        sent: PacketOnLink,
         mut enter: impl FnMut(&mut Agenda, Returning),
     ) -> Option<Returning> {
         let packet = sent.packet;
-        let Network {
+        let NetworkState {
             routes,
             pairs,
             classes,
             receivers,
             ..
         } = &mut *self.network;
-        let route = routes[packet.flow as usize];
-        let pair = &mut pairs[route.pair as usize];
+        let route = routes[packet.flow.index()];
+        let pair = &mut pairs[route.pair.index()];
         let class = &mut classes[route.class as usize];
-        let receiver = &mut receivers[packet.flow as usize];
+        let receiver = &mut receivers[packet.flow.index()];
 
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
         // A delayed ACK that falls due before this packet goes out first.
@@ -114,7 +115,7 @@ impl FarEnd<'_> {
             enter(self.agenda, ack);
         }
         let counted = now > self.window.0 && now <= self.window.1;
-        let Some(Tcp { config, .. }) = &class.tcp else {
+        let Some(TcpTraffic { config, .. }) = &class.tcp else {
             if let Some(air) = &mut class.external {
                 let fate = air.fate(&packet);
                 self.external.push(now, packet, fate);
@@ -124,7 +125,12 @@ impl FarEnd<'_> {
             }
             receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
             if let Some(calls) = &mut class.calls {
-                calls.received(packet.flow - class.first, packet.seq, now, counted);
+                calls.received(
+                    packet.flow.offset_from(class.first),
+                    packet.seq,
+                    now,
+                    counted,
+                );
             }
             return None;
         };
@@ -173,8 +179,8 @@ impl Hosts {
 
     /// Schedules the first act of every application.
     pub fn start(&mut self) {
-        for flow in 0..count(self.network.flows.len()) {
-            self.schedule_act(flow);
+        for index in 0..self.network.flows.len() {
+            self.schedule_act(FlowId::at(index));
         }
         for class in 0..self.network.classes.len() {
             let first = self.network.classes[class].application.first_arrival();
@@ -192,12 +198,12 @@ impl Hosts {
     }
 
     /// The ACK that has waited up to now, if there is one.
-    pub fn delayed_ack(&mut self, now: Time, flow: u32) -> Option<Returning> {
+    pub fn delayed_ack(&mut self, now: Time, flow: FlowId) -> Option<Returning> {
         let network = &mut self.network;
-        let route = network.routes[flow as usize];
-        let pair = &mut network.pairs[route.pair as usize];
+        let route = network.routes[flow.index()];
+        let pair = &mut network.pairs[route.pair.index()];
         let class = &network.classes[route.class as usize];
-        let receiver = &mut network.receivers[flow as usize];
+        let receiver = &mut network.receivers[flow.index()];
         (receiver.ack_due == now).then(|| {
             receiver.take_due();
             send_ack(now, flow, receiver, class, pair, &mut self.blocks)
@@ -240,14 +246,14 @@ impl Hosts {
         });
     }
 
-    pub fn check_timer(&mut self, now: Time, flow: u32) {
+    pub fn check_timer(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
     }
 
     /// Pacing lets a flow send again.
-    pub fn pace(&mut self, now: Time, flow: u32) {
+    pub fn pace(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_pace(index, step)
         });
@@ -259,15 +265,15 @@ impl Hosts {
     pub fn step(
         &mut self,
         now: Time,
-        flow: u32,
-        act: impl FnOnce(&mut dyn Senders, u32, &mut Step) -> Outcome,
+        flow: FlowId,
+        act: impl FnOnce(&mut dyn Senders, u32, &mut SenderStep) -> StepOutcome,
     ) {
-        let route = self.network.routes[flow as usize];
+        let route = self.network.routes[flow.index()];
         let class = &mut self.network.classes[route.class as usize];
-        let Some(Tcp { config, senders }) = &mut class.tcp else {
+        let Some(TcpTraffic { config, senders }) = &mut class.tcp else {
             return;
         };
-        let mut step = Step {
+        let mut step = SenderStep {
             config,
             now,
             out: &mut self.segments,
@@ -280,7 +286,7 @@ impl Hosts {
             self.alarms.push(due, Alarm::Retransmit(flow));
             self.agenda.alarm_by(due);
         }
-        let Step {
+        let SenderStep {
             held, resent_pkts, ..
         } = step;
         if held {
@@ -295,7 +301,7 @@ impl Hosts {
             }
             return;
         }
-        let pair = &mut self.network.pairs[route.pair as usize];
+        let pair = &mut self.network.pairs[route.pair.index()];
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let usual = &class.packet;
@@ -342,11 +348,12 @@ impl Hosts {
         let classes = self.network.classes.iter_mut().zip(&scenario.traffic);
         for (class, traffic) in classes {
             let lasting = matches!(traffic.kind, TrafficKind::Ftp(_));
+            let flows_of_class = class.flows();
             let (true, Some(tcp)) = (lasting && class.links.contains(&0), &mut class.tcp) else {
                 continue;
             };
-            for flow in class.first..class.first + class.count {
-                let sender = self.network.routes[flow as usize].sender;
+            for flow in flows_of_class {
+                let sender = self.network.routes[flow.index()].sender;
                 if let Some(in_flight) = tcp.senders.endless_in_flight_pkts(sender) {
                     flows += 1;
                     pkts += u64::from(in_flight);
@@ -376,9 +383,9 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
 #[inline(always)]
 fn send_ack(
     now: Time,
-    flow: u32,
+    flow: FlowId,
     receiver: &Receiver,
-    class: &Class,
+    class: &TrafficState,
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {

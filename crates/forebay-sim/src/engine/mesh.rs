@@ -8,9 +8,9 @@ use super::agenda::Agenda;
 use super::hosts::{take_acks, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
-use crate::network::{Hop, Network};
+use crate::network::{Hop, NetworkState};
 use crate::packet::Packet;
-use crate::port::{Port, Sent};
+use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
 
@@ -38,7 +38,7 @@ impl Topology for Mesh {
 
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Mesh {
@@ -145,7 +145,7 @@ impl Mesh {
         };
         arrivals.pop(|packet| {
             prefetch(network.pair_of(packet));
-            prefetch(&network.receivers[packet.flow as usize]);
+            prefetch(&network.receivers[packet.flow.index()]);
         });
         match network.station(packet.station) {
             Hop::Port(link) => {
@@ -178,7 +178,7 @@ impl Mesh {
     }
 
     /// A packet that left a port: data to its sink or the next link, an ACK to its source or on.
-    fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: Sent) {
+    fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: PacketOnLink) {
         let path = hosts.network.pair_of(&sent.packet).path;
         match hosts.network.after_port(path, link) {
             Hop::Sink => {
@@ -216,8 +216,8 @@ impl Mesh {
                 hosts.arrivals.push_on(line, at, packet);
             }
             Hop::Source => {
-                let route = network.routes[packet.flow as usize];
-                let pair = &mut network.pairs[route.pair as usize];
+                let route = network.routes[packet.flow.index()];
+                let pair = &mut network.pairs[route.pair.index()];
                 let at = pair.wire.pass(&mut pair.ack_down, at, packet.bytes);
                 if let Some(air) = &mut network.classes[route.class as usize].external {
                     hosts.external.push(at, packet, air.fate(&packet));

@@ -40,7 +40,7 @@ pub use window::{RealWindow, WholeWindow, Window, NO_THRESHOLD};
 
 use forebay_core::{Rate, Span, Time};
 
-use super::connection::{Config, Connection, Step};
+use super::connection::{Config, Connection, SenderStep};
 
 /// The least window of LEDBAT++ and Prague.
 const LEAST_CWND_PKTS: f64 = 2.0;
@@ -78,7 +78,7 @@ pub struct Established {
 
 impl Established {
     /// Of a connection whose window begins at one packet, where a lost SYN asks for that.
-    pub fn of(connection: &Connection, step: &Step, at_one: bool, srtt: Span) -> Established {
+    pub fn of(connection: &Connection, step: &SenderStep, at_one: bool, srtt: Span) -> Established {
         Established {
             now: step.now,
             next: connection.next,

@@ -39,7 +39,7 @@ impl Config {
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     /// The end of a write: a receiver's application has all that there is.
     pub push: bool,
     /// An ACK without data; `seq` is that of the data to come.
@@ -65,10 +65,10 @@ pub struct Ack<'a> {
 }
 
 /// What a step of a sender may use: its configuration, the time, and where packets go.
-pub struct Step<'a> {
+pub struct SenderStep<'a> {
     pub config: &'a Config,
     pub now: Time,
-    pub out: &'a mut Vec<Segment>,
+    pub out: &'a mut Vec<TcpSegment>,
     /// Pacing has kept packets back.
     pub held: bool,
     /// Packets of `out` that were sent before.
@@ -144,7 +144,7 @@ impl Connection {
 
     /// Whether pacing keeps the next packet back.
     #[inline]
-    pub fn held(&self, step: &mut Step) -> bool {
+    pub fn held(&self, step: &mut SenderStep) -> bool {
         let held = step.config.pacing && self.pacer.holds(step.now);
         step.held |= held;
         held

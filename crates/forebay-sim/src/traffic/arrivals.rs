@@ -13,7 +13,7 @@ use super::{draw, Act, Application, Coming};
 /// So many packets come at a time: it saves the search for the next event.
 const TOGETHER: usize = 64;
 
-pub struct Arrivals {
+pub struct RecordedArrivals {
     packets: Arc<packets::Arrivals>,
     scale: f64,
     period: Option<Span>,
@@ -24,11 +24,11 @@ pub struct Arrivals {
     next: usize,
 }
 
-impl Arrivals {
-    pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> Arrivals {
+impl RecordedArrivals {
+    pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> RecordedArrivals {
         let start = draw(traffic.start, &mut rng);
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
-        Arrivals {
+        RecordedArrivals {
             packets: Arc::clone(&recorded.packets),
             scale: recorded.scale,
             period: recorded.period,
@@ -55,7 +55,7 @@ impl Arrivals {
     }
 }
 
-impl Application for Arrivals {
+impl Application for RecordedArrivals {
     fn first(&mut self, _flow: u32, _start: Time, _stop: Option<Time>) -> Option<Act> {
         None
     }
@@ -125,7 +125,7 @@ mod tests {
             kind: TrafficKind::Arrivals(recorded.clone()),
             numbers: Vec::new(),
         };
-        let mut arrivals = Arrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
+        let mut arrivals = RecordedArrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
         let mut found = Vec::new();
         let mut due = arrivals.first_coming();
         while due.is_some() && found.len() < 64 {

@@ -4,9 +4,9 @@ use forebay_core::Time;
 
 use super::{Act, Application};
 
-pub struct External;
+pub struct ExternalSource;
 
-impl Application for External {
+impl Application for ExternalSource {
     fn first(&mut self, _flow: u32, _start: Time, _stop: Option<Time>) -> Option<Act> {
         None
     }

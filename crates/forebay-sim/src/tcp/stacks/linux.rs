@@ -21,8 +21,8 @@ use forebay_core::{Ecn, Span, Time};
 use crate::tcp::congestion::{
     AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,
 };
-use crate::tcp::connection::{Ack, Config, Connection, Step};
-use crate::tcp::senders::Sender;
+use crate::tcp::connection::{Ack, Config, Connection, SenderStep};
+use crate::tcp::senders::TcpSender;
 use prr::Prr;
 use rack::Rack;
 use rate::RateSampler;
@@ -126,7 +126,7 @@ struct AckReport {
     prior_in_flight_pkts: u32,
 }
 
-impl<C: CongestionControl> Sender for Linux<C> {
+impl<C: CongestionControl> TcpSender for Linux<C> {
     fn new(config: &Config, phase: f64) -> Linux<C> {
         let mut sender = Linux::<C>::new(Connection::new(), config);
         sender.congestion.set_phase(phase);
@@ -146,7 +146,7 @@ impl<C: CongestionControl> Sender for Linux<C> {
         self.scoreboard.in_flight()
     }
 
-    fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
+    fn on_ack(&mut self, ack: &Ack, step: &mut SenderStep) {
         let before = self.connection.una;
         if ack.next < before {
             return;
@@ -170,7 +170,7 @@ impl<C: CongestionControl> Sender for Linux<C> {
         }
     }
 
-    fn on_timer(&mut self, step: &mut Step) {
+    fn on_timer(&mut self, step: &mut SenderStep) {
         match self.timer {
             Timer::None => self.connection.timer_due = Time::NEVER,
             Timer::Reordering => self.on_reordering_timer(step),
@@ -179,11 +179,11 @@ impl<C: CongestionControl> Sender for Linux<C> {
         }
     }
 
-    fn send(&mut self, step: &mut Step) {
+    fn send(&mut self, step: &mut SenderStep) {
         self.send_new(step);
     }
 
-    fn on_pace(&mut self, step: &mut Step) {
+    fn on_pace(&mut self, step: &mut SenderStep) {
         self.retransmit_lost(step);
         self.send_new(step);
     }
@@ -231,7 +231,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Tells the window how fast packets are delivered.
-    fn sample_rate(&mut self, report: &AckReport, step: &Step) {
+    fn sample_rate(&mut self, report: &AckReport, step: &SenderStep) {
         let Some(rates) = &mut self.rates else {
             return;
         };
@@ -281,7 +281,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// The SYN is acknowledged.
-    fn end_handshake(&mut self, ack: &Ack, step: &mut Step) {
+    fn end_handshake(&mut self, ack: &Ack, step: &mut SenderStep) {
         if ack.next == 0 {
             return;
         }
@@ -303,7 +303,7 @@ impl<C: CongestionControl> Linux<C> {
     /// their order, outside of recovery: what [`Self::process_on_slow_path`] does then, and no more.
     /// False, and nothing done, where it acknowledges what was not sent.
     #[inline(always)]
-    fn process_on_fast_path(&mut self, ack: &Ack, step: &mut Step) -> bool {
+    fn process_on_fast_path(&mut self, ack: &Ack, step: &mut SenderStep) -> bool {
         let (now, una, next) = (step.now, ack.next, self.connection.next);
         let delivered = una - self.connection.una;
         let prior_in_flight_pkts = self.scoreboard.in_flight();
@@ -354,7 +354,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Takes an ACK, looks for losses and repairs them.
-    fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
+    fn process_on_slow_path(&mut self, ack: &Ack, step: &mut SenderStep) {
         let mut report = self.apply_ack(ack, step);
         self.process_probe_ack(&report);
         let dubious = !report.una_advanced || report.sacked || report.ece;
@@ -373,7 +373,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Takes what an ACK says: what has arrived, and how long it took.
-    fn apply_ack(&mut self, ack: &Ack, step: &mut Step) -> AckReport {
+    fn apply_ack(&mut self, ack: &Ack, step: &mut SenderStep) -> AckReport {
         let (now, floor) = (step.now, step.config.min_rto);
         let mut report = AckReport {
             una_advanced: ack.next > self.connection.una,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
-use crate::tcp::connection::Segment;
+use crate::tcp::connection::TcpSegment;
 use crate::tcp::testing::{self, at, config, MS};
 
 use prr::Progress;
@@ -12,17 +12,17 @@ use scoreboard::{Delivery, SentPacket};
 const RTT: Span = Span::from_millis(60);
 
 /// A sender and what it has sent.
-struct Host<C = LinuxReno> {
+struct TestHost<C = LinuxReno> {
     config: Config,
     tcp: Linux<C>,
     now: Time,
-    sent: Vec<Segment>,
+    sent: Vec<TcpSegment>,
 }
 
-impl<C: CongestionControl> Host<C> {
+impl<C: CongestionControl> TestHost<C> {
     /// Before it has sent a SYN.
-    fn closed(config: Config) -> Host<C> {
-        Host {
+    fn closed(config: Config) -> TestHost<C> {
+        TestHost {
             tcp: Linux::new(Connection::new(), &config),
             config,
             now: Time::ZERO,
@@ -31,8 +31,8 @@ impl<C: CongestionControl> Host<C> {
     }
 
     /// Just after the handshake: packets 1 to 10 are out.
-    fn connected() -> Host<C> {
-        let mut host = Host::closed(config());
+    fn connected() -> TestHost<C> {
+        let mut host = TestHost::closed(config());
         host.open();
         assert_eq!(host.numbers(), [0]);
         host.now = at(RTT);
@@ -42,8 +42,8 @@ impl<C: CongestionControl> Host<C> {
     }
 
     /// The same with no more data to send; a round trip later.
-    fn with_the_last_packets_out() -> Host<C> {
-        let mut host = Host::connected();
+    fn with_the_last_packets_out() -> TestHost<C> {
+        let mut host = TestHost::connected();
         host.tcp.connection.close();
         host.now += RTT;
         host
@@ -55,8 +55,8 @@ impl<C: CongestionControl> Host<C> {
         self.step(|tcp, step| tcp.send(step));
     }
 
-    fn step(&mut self, act: impl FnOnce(&mut Linux<C>, &mut Step)) {
-        let mut step = Step {
+    fn step(&mut self, act: impl FnOnce(&mut Linux<C>, &mut SenderStep)) {
+        let mut step = SenderStep {
             config: &self.config,
             now: self.now,
             out: &mut self.sent,
@@ -111,7 +111,7 @@ impl<C: CongestionControl> Host<C> {
 fn the_handshake_ends_with_an_ack_of_its_own() {
     fn ends_with<C: CongestionControl>() -> Vec<(u32, bool, Ecn)> {
         let config = config();
-        let mut host = Host {
+        let mut host = TestHost {
             tcp: Linux::<C>::new(Connection::new(), &config),
             config,
             now: Time::ZERO,
@@ -136,7 +136,7 @@ fn the_handshake_ends_with_an_ack_of_its_own() {
 
 #[test]
 fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     // Packet 1 is lost; limited transmit answers the first two ACKs with a new packet each.
     host.ack(1, &[(2, 3)]);
@@ -163,7 +163,7 @@ fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
 
 #[test]
 fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(9, &[(10, 11)]);
     assert_eq!(host.tcp.timer, Timer::Reordering);
     assert_eq!(host.numbers(), [0u32; 0]);
@@ -177,7 +177,7 @@ fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
 
 #[test]
 fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.ack(1, &[(2, 11)]);
     let sent = host.numbers();
@@ -193,7 +193,7 @@ fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
 
 #[test]
 fn a_lost_tail_is_probed_and_costs_a_window() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(9, &[]);
     // Packets 9 and 10 are lost. Two round trips and 2 ms: the probe repeats the last.
     let srtt = host.tcp.rtt.srtt;
@@ -213,7 +213,7 @@ fn a_lost_tail_is_probed_and_costs_a_window() {
 
 #[test]
 fn one_packet_in_flight_is_probed_later_for_its_ack_may_be_delayed() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(10, &[]);
     let tcp = &host.tcp;
     let (want, rto) = (2 * tcp.rtt.srtt + 200 * MS, tcp.rtt.rto);
@@ -223,7 +223,7 @@ fn one_packet_in_flight_is_probed_later_for_its_ack_may_be_delayed() {
 
 #[test]
 fn with_data_to_send_the_probe_is_new() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
     assert_eq!(host.numbers(), [11]);
     // One probe in an episode: what follows is the timeout, with everything lost but one packet.
@@ -234,7 +234,7 @@ fn with_data_to_send_the_probe_is_new() {
 
 #[test]
 fn after_a_timeout_slow_start_sends_what_is_lost() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
     let rto = host.tcp.rtt.rto;
     host.fire();
@@ -255,7 +255,7 @@ fn after_a_timeout_slow_start_sends_what_is_lost() {
 
 #[test]
 fn a_timeout_that_was_too_early_is_undone() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
     host.fire();
     host.numbers();
@@ -271,7 +271,7 @@ fn a_timeout_that_was_too_early_is_undone() {
 #[test]
 fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
     for (after_ms, state, pkts) in [(20, CaState::Open, 11), (61, CaState::Loss, 2)] {
-        let mut host: Host = Host::connected();
+        let mut host: TestHost = TestHost::connected();
         // The probe, then the timeout, which sends the first packet again.
         host.fire();
         host.fire();
@@ -284,7 +284,7 @@ fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
 
 #[test]
 fn a_mark_reduces_once_and_is_answered_with_cwr() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.echo(3, &[], true);
     assert_eq!((host.tcp.state, host.window().1), (CaState::Cwr, 5));
@@ -305,7 +305,7 @@ fn a_mark_reduces_once_and_is_answered_with_cwr() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     for next in [3, 5, 7] {
         host.ack(next, &[]);
     }
@@ -313,7 +313,7 @@ fn a_window_that_is_not_used_does_not_grow() {
     let (cwnd, _) = host.window();
     assert_eq!(cwnd, 16);
     // The application comes back with little.
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.tcp.connection.limit = 14;
     host.ack(11, &[]);
@@ -325,7 +325,7 @@ fn a_window_that_is_not_used_does_not_grow() {
 
 #[test]
 fn lost_syns_are_sent_again_every_second() {
-    let mut host: Host = Host::closed(config());
+    let mut host: TestHost = TestHost::closed(config());
     host.open();
     let waits: Vec<u64> = (0..7).map(|_| host.fire() / (1000 * MS)).collect();
     assert_eq!(waits, [1, 1, 1, 1, 1, 2, 4]);
@@ -342,7 +342,7 @@ fn a_lost_syn_takes_ecn_with_it() {
             ect: Ecn::Ect0,
             ..config()
         };
-        let mut host: Host = Host::closed(config);
+        let mut host: TestHost = TestHost::closed(config);
         host.open();
         for _ in 0..timeouts {
             host.fire();
@@ -358,7 +358,7 @@ fn a_lost_syn_takes_ecn_with_it() {
 #[test]
 fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
     for (quick, last) in [(16, 56), (0, 1001)] {
-        let mut host: Host = Host::connected();
+        let mut host: TestHost = TestHost::connected();
         host.config.acks.quick = quick;
         host.tcp.receive_window = ReceiveWindow::new(&host.config);
         host.tcp.receive_window.offer(1);
@@ -511,7 +511,7 @@ fn blocks_join_and_report_each_packet_once() {
 
 #[test]
 fn a_paced_window_leaves_in_segments_over_the_round_trip() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.config.pacing = true;
     host.now += RTT;
     // In slow start the window is 20 packets, which leave in half a round trip.
@@ -574,11 +574,11 @@ impl CongestionControl for Listening {
 
 #[test]
 fn a_window_that_asks_is_told_how_fast_packets_arrive() {
-    let mut host = Host::<Listening>::connected();
+    let mut host = TestHost::<Listening>::connected();
     // The SYN tells nothing.
     assert_eq!(host.tcp.congestion.rates, []);
-    let sample = |host: &Host<Listening>| *host.tcp.congestion.rates.last().unwrap();
-    let rate = |host: &Host<Listening>| sample(host).rate.unwrap();
+    let sample = |host: &TestHost<Listening>| *host.tcp.congestion.rates.last().unwrap();
+    let rate = |host: &TestHost<Listening>| sample(host).rate.unwrap();
     host.now += RTT;
     host.ack(3, &[(4, 5)]);
     assert_eq!((rate(&host).pkts, rate(&host).interval), (3, RTT));
@@ -617,7 +617,7 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
 fn a_copy_tells_the_round_trip_in_the_ticks_of_its_timestamp() {
     // The copy is sent at 120.7 ms.
     let rtt_of_answer_after = |delay: Span| {
-        let mut host = Host::<Listening>::connected();
+        let mut host = TestHost::<Listening>::connected();
         host.now += RTT + Span::from_micros(700);
         host.ack(1, &[(2, 11)]);
         host.now += delay;

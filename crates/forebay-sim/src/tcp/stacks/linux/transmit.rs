@@ -9,7 +9,7 @@ use super::rtt::INITIAL_RTO;
 use super::timer_wheel;
 use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
-use crate::tcp::connection::{Config, Segment, Step};
+use crate::tcp::connection::{Config, SenderStep, TcpSegment};
 
 /// Least time to wait for a probe or for a late packet.
 const LEAST_WAIT: Span = Span::from_millis(2);
@@ -36,7 +36,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// A segment of this many packets has left.
-    fn pace(&mut self, pkts: u32, last: u32, step: &Step) {
+    fn pace(&mut self, pkts: u32, last: u32, step: &SenderStep) {
         if step.config.pacing {
             let bytes_per_s = self.bytes_per_s(step.config);
             let bytes = pkts * u32::from(step.config.payload_bytes);
@@ -81,7 +81,7 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Sends new packets as far as the window lets it; whether it sent any.
     #[inline(always)]
-    pub(super) fn send_new(&mut self, step: &mut Step) -> bool {
+    pub(super) fn send_new(&mut self, step: &mut SenderStep) -> bool {
         if self.connection.next >= self.connection.limit {
             self.check_app_limited();
             return false;
@@ -150,7 +150,7 @@ impl<C: CongestionControl> Linux<C> {
     /// more where the round trip is short (`tcp_tso_autosize`). Where not even the least segment has
     /// room, that one is the answer.
     #[inline(always)]
-    fn segment_pkts(&self, quota: u32, step: &Step) -> u32 {
+    fn segment_pkts(&self, quota: u32, step: &SenderStep) -> u32 {
         if !step.config.gso {
             return 1;
         }
@@ -172,7 +172,7 @@ impl<C: CongestionControl> Linux<C> {
     /// (`tcp_tso_should_defer`): not in recovery, only right behind another segment, and only if
     /// that ACK is near or overdue.
     #[inline(always)]
-    fn defers_segment(&self, quota: u32, step: &Step) -> bool {
+    fn defers_segment(&self, quota: u32, step: &SenderStep) -> bool {
         let now = step.now;
         if self.state >= CaState::Recovery
             || now > self.last_sent_at + DEFER
@@ -216,14 +216,14 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Sends the next new packet; the timer is the caller's.
     #[inline(always)]
-    fn transmit(&mut self, step: &mut Step) {
+    fn transmit(&mut self, step: &mut SenderStep) {
         let now = step.now;
         self.record_sent(self.connection.next, now);
         self.scoreboard.push(now);
         self.last_sent_at = now;
         let seq = self.connection.next;
         let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
-        step.out.push(Segment {
+        step.out.push(TcpSegment {
             push,
             bare: false,
             seq: self.connection.next,
@@ -240,8 +240,8 @@ impl<C: CongestionControl> Linux<C> {
     /// Ends the handshake with an ACK of its own: the application writes once it hears of the
     /// connection (`tcp_rcv_synsent_state_process`). ECN-capable as little as any ACK, but where the
     /// socket's packets all are.
-    pub(super) fn acknowledge_syn(&mut self, step: &mut Step) {
-        step.out.push(Segment {
+    pub(super) fn acknowledge_syn(&mut self, step: &mut SenderStep) {
+        step.out.push(TcpSegment {
             push: false,
             bare: true,
             seq: self.connection.next,
@@ -254,12 +254,12 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Sends a packet again, as a rule as one that is not ECN-capable (RFC 3168 section 6.1.5).
-    fn retransmit(&mut self, seq: u32, probe: bool, step: &mut Step) {
+    fn retransmit(&mut self, seq: u32, probe: bool, step: &mut SenderStep) {
         let now = step.now;
         self.record_sent(seq, now);
         self.scoreboard.mark_retransmitted(seq, now, probe);
         self.last_sent_at = now;
-        step.out.push(Segment {
+        step.out.push(TcpSegment {
             // It fills a gap, and is acknowledged at once anyway.
             push: false,
             bare: false,
@@ -275,7 +275,7 @@ impl<C: CongestionControl> Linux<C> {
         self.pace(1, seq, step);
     }
 
-    pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut Step) {
+    pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut SenderStep) {
         match retransmit {
             Retransmit::Nothing => {}
             Retransmit::Lost => self.retransmit_lost(step),
@@ -290,7 +290,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Sends lost packets again as far as the window lets it.
-    pub(super) fn retransmit_lost(&mut self, step: &mut Step) {
+    pub(super) fn retransmit_lost(&mut self, step: &mut SenderStep) {
         let mut rearm = false;
         while self.scoreboard.in_flight() < self.congestion.cwnd_pkts() {
             let Some(seq) = self.scoreboard.next_to_retransmit() else {
@@ -310,20 +310,20 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    fn start_timer(&mut self, timer: Timer, timeout: Span, step: &Step) {
+    fn start_timer(&mut self, timer: Timer, timeout: Span, step: &SenderStep) {
         self.timer = timer;
         self.connection.timer_due = timer_wheel::expiry(step.now, timeout);
     }
 
     /// The probe's timer if there is to be one, else the timeout's.
-    pub(super) fn set_timer(&mut self, step: &mut Step) {
+    pub(super) fn set_timer(&mut self, step: &mut SenderStep) {
         if !self.schedule_tail_loss_probe(true, step) {
             self.rearm_timeout(step);
         }
     }
 
     /// The timeout counts from now, or from when the head was sent where another timer ran.
-    pub(super) fn rearm_timeout(&mut self, step: &mut Step) {
+    pub(super) fn rearm_timeout(&mut self, step: &mut SenderStep) {
         let Some(head) = self.scoreboard.head() else {
             self.timer = Timer::None;
             self.connection.timer_due = Time::NEVER;
@@ -339,7 +339,7 @@ impl<C: CongestionControl> Linux<C> {
         self.start_timer(Timer::Retransmit, timeout, step);
     }
 
-    pub(super) fn start_reordering_timer(&mut self, wait: Span, step: &Step) {
+    pub(super) fn start_reordering_timer(&mut self, wait: Span, step: &SenderStep) {
         let timeout = (wait + LEAST_WAIT).min(self.rtt.rto);
         self.start_timer(Timer::Reordering, timeout, step);
     }
@@ -347,7 +347,7 @@ impl<C: CongestionControl> Linux<C> {
     /// Sets the timer of a tail loss probe (RFC 8985 section 7.2), if the state allows one;
     /// `advancing` says that the timeout starts anew.
     #[inline(always)]
-    fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &Step) -> bool {
+    fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &SenderStep) -> bool {
         let Some(head) = self.scoreboard.head() else {
             return false;
         };
@@ -372,7 +372,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// What is late has been given its time (`tcp_rack_reo_timeout`).
-    pub(super) fn on_reordering_timer(&mut self, step: &mut Step) {
+    pub(super) fn on_reordering_timer(&mut self, step: &mut SenderStep) {
         let losses = self.detect(step.now);
         if losses.lost_pkts > 0 {
             if self.state != CaState::Recovery {
@@ -391,7 +391,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// A tail loss probe: a new packet, or the last one again (RFC 8985 section 7.3).
-    pub(super) fn send_tail_loss_probe(&mut self, step: &mut Step) {
+    pub(super) fn send_tail_loss_probe(&mut self, step: &mut SenderStep) {
         if self.probe.is_none() && self.scoreboard.packets_out() > 0 {
             let new = self.has_new_data();
             if new {
@@ -410,7 +410,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// The retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
-    pub(super) fn on_retransmission_timeout(&mut self, step: &mut Step) {
+    pub(super) fn on_retransmission_timeout(&mut self, step: &mut SenderStep) {
         let now = step.now;
         if self.scoreboard.packets_out() == 0 {
             return self.rearm_timeout(step);
