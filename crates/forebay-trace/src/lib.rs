@@ -17,6 +17,7 @@ mod traffic;
 pub use applications::{Call, Viewer};
 pub use bottleneck::Bottleneck;
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
+pub use digest::FloatSummary;
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
