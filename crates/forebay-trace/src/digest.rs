@@ -1,6 +1,6 @@
 //! One number that stands for everything in a trace.
 
-use forebay_core::fnv::Fnv1a;
+use forebay_units::Fnv1a;
 
 use crate::{FlowTotals, Samples, Settings, Trace};
 
@@ -106,7 +106,8 @@ impl Columns {
 mod tests {
     use super::*;
     use crate::Recorder;
-    use forebay_core::{Drop, Rate, Span, Time};
+    use forebay_aqm::Drop;
+    use forebay_units::{Rate, Span, Time};
 
     fn trace(change: impl FnOnce(&mut Trace)) -> u64 {
         let end = Time::ZERO + Span::from_millis(20);
