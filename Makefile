@@ -155,8 +155,6 @@ CASTS := $(addprefix -D clippy::cast_,possible_truncation possible_wrap sign_los
 
 lint: $(STAMPS)/native $(STAMPS)/lint
 	cargo fmt --check
-	# Modules that a macro names, which cargo fmt does not see.
-	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	# Tests cast small numbers that they choose; what is built casts none that may lose something.
 	cargo clippy --workspace --lib --bins --quiet -- -D warnings $(CASTS)

@@ -19,7 +19,7 @@ from forebay import _native
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "forebay"
-LAWS = Path("crates/forebay-core/src/laws")
+LAWS = Path("crates/forebay-aqm/src/laws")
 CRATES = sorted((ROOT / "crates").iterdir())
 
 
@@ -147,8 +147,8 @@ def test_no_two_files_of_rust_use_each_other(crate: Path) -> None:
 
 #: Texts that are spelt like a law and mean something else.
 OTHERWISE = {
-    ("crates/forebay-core/src/disciplines/dualpi2.rs", "dualpi2"),  # the queue of that name
-    ("crates/forebay-core/src/disciplines/cake.rs", "cake"),
+    ("crates/forebay-aqm/src/disciplines/dualpi2.rs", "dualpi2"),  # the queue of that name
+    ("crates/forebay-aqm/src/disciplines/cake.rs", "cake"),
     ("crates/forebay-py/src/link.rs", "pid"),  # the number of a process
 }
 
@@ -157,7 +157,8 @@ def test_no_law_is_named_outside_its_file() -> None:
     """Beside its file and its line of the registry, only experiments, pages and tests name one."""
     kinds = {law["name"] for law in _native.laws()}
     registry = (ROOT / LAWS).with_suffix(".rs").read_text()
-    files = set(re.findall(r"^    (\w+): [\w, ]+;$", registry, re.MULTILINE))
+    files = set(re.findall(r"^pub\(crate\) mod (\w+);$", registry, re.MULTILINE))
+    assert files == set(re.findall(r"^    (\w+)::[A-Z]+,$", registry, re.MULTILINE))
     assert len(kinds) >= len(files) > 10
     assert files == {file.stem for file in (ROOT / LAWS).glob("*.rs")}
     named = []

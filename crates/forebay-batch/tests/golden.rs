@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use forebay_aqm::laws::LAWS;
 use forebay_batch::{jobs, Batch, Job, Key, RESULTS_VERSION};
-use forebay_core::laws::LAWS;
-use forebay_core::Rng;
 use forebay_scenario::{files, parse, Options};
 use forebay_trace::{FloatSummary, Metrics, Trace};
+use forebay_units::Rng;
 
 /// What names a row: file, law, point of the sweep, seed and link.
 const KEYS: usize = 5;

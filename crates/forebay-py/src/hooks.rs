@@ -4,11 +4,10 @@
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
+use forebay_aqm::clock::{self, State, Ticking};
+use forebay_aqm::{Ecn, FluidLaw, Law, PacketMeta, QueueView, Signal, Verdict};
 use forebay_batch::Control;
-use forebay_core::clock::{self, State, Ticking};
-use forebay_core::{
-    Ecn, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
-};
+use forebay_units::{ParamError, Rng, Span, Stop, Time};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
-use forebay_core::Time;
 use forebay_fluid::{from_scenario, Step};
 use forebay_scenario::{
     DesignedGains, Experiment, Inputs, KernelSettings, Offloads, Reading, Shaper,
 };
 use forebay_sim::traffic::starts;
+use forebay_units::Time;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use forebay_core::Value;
 use forebay_scenario::Reading;
+use forebay_units::Value;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

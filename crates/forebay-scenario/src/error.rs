@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_core::ParamError;
+use forebay_units::ParamError;
 
 /// Longest excerpt of the input that an error repeats, in characters.
 const EXCERPT: usize = 160;

@@ -4,7 +4,7 @@
 //! ([`Trace::digest`]). Floats are not: an algebraic simplification moves their last bits. They
 //! are summarised instead ([`Trace::float_summaries`]), for a comparison with a tolerance.
 
-use forebay_core::fnv::Fnv1a;
+use forebay_units::Fnv1a;
 use hdrhistogram::Histogram;
 
 use crate::{
@@ -267,7 +267,8 @@ impl Columns {
 mod tests {
     use super::*;
     use crate::Recorder;
-    use forebay_core::{Drop, Rate, Span, Time};
+    use forebay_aqm::Drop;
+    use forebay_units::{Rate, Span, Time};
 
     fn trace(change: impl FnOnce(&mut Trace)) -> u64 {
         let end = Time::ZERO + Span::from_millis(20);

@@ -25,7 +25,7 @@ pub use traffic::{mean_rtt_s, TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
 
 use std::borrow::Cow;
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 use hdrhistogram::Histogram;
 
 /// All observations at one queue in one run.

@@ -536,10 +536,15 @@ class _Reader:
 
     def _select(self, about: str, text: str) -> None:
         """Leave a threshold out that is for packets of L4S alone: the simulated flows have none."""
-        parts = re.fullmatch(r"(0x[0-9a-f]+|\d+)/(0x[0-9a-f]+|\d+)", text.lower())
+        # As C reads an integer: a leading zero makes it octal.
+        integer = "(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)"
+        parts = re.fullmatch(f"{integer}/{integer}", text.lower())
         if parts is None:
             raise error(about, f'"{text}" is not VALUE/MASK; tc takes for example 0x1/0x3')
-        value, mask = (int(part, 0) for part in parts.groups())
+        value, mask = (
+            int(part, 8 if part.isdigit() and part.startswith("0") else 0)
+            for part in parts.groups()
+        )
         # Of the two bits of ECN, ECT(0) has 2 and packets without ECN have 0.
         if any(bits & mask == value for bits in (0, 2)):
             self._idle(f"ce_threshold_selector {text}", "the simulated packets match it")
