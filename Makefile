@@ -65,7 +65,7 @@ run: $(STAMPS)/native
 # the machine for itself.
 test: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	cargo test --workspace --quiet
-	$(BIN)/python -m pytest -m "not realtime" -n logical --dist worksteal
+	$(BIN)/python -m pytest python/tests -m "not realtime" -n logical --dist worksteal
 
 native: $(STAMPS)/native
 
@@ -75,7 +75,7 @@ test-build: $(STAMPS)/rust
 
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.
 test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
-	$(BIN)/python -m pytest -m realtime -rx
+	$(BIN)/python -m pytest python/tests -m realtime -rx
 
 # The engine `kernel`: a guest's first process, a static program, beside the package.
 GUEST := python/forebay/linux/forebay-guest
@@ -98,7 +98,7 @@ machine: $(STAMPS)/native
 	FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m tools.virtual_machine setup
 
 test-kernel: guests $(STAMPS)/test $(STAMPS)/programs
-	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
+	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m pytest python/tests -m kernel -n logical --dist worksteal
 
 # What CHANGELOG.md says of a version.
 release-notes:
