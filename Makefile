@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: check fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -37,7 +37,8 @@ help:
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
 	@echo "make lock      renew requirements/; make lock-check: they serve every Python promised"
 	@echo "make golden    renew the golden results where numbers are meant to move"
-	@echo "make lint      formatters, linters and type checks"
+	@echo "make lint      formatters, linters, type checks, and the order of source and documents"
+	@echo "make check     public names of the crates, the site, the wheel"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
 	@echo "make fidelity-guest  docs/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
 	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
@@ -165,6 +166,11 @@ lint: $(STAMPS)/native $(STAMPS)/lint
 	$(BIN)/ruff format --check python tools bench examples
 	$(BIN)/ruff check python tools bench examples
 	$(BIN)/mypy
+	$(BIN)/python -m tools.check
+
+# What needs a build: names of the crates, the site, the wheel.
+check: $(STAMPS)/native $(STAMPS)/site
+	$(BIN)/python -m tools.check crates site wheel
 
 REFERENCE ?= ../shared/reference
 

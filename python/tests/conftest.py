@@ -361,10 +361,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 #: Tests that take seconds go first, or a core ends the run alone with one of them.
-LONG = (
-    "test_docs.py::test_every_block_runs",
-    "test_wheel.py",
-)
+LONG = ("test_docs.py::test_every_block_runs",)
 
 
 #: Marked as Linux's own, whole, beside the tests in `linux`.

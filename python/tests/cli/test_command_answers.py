@@ -62,13 +62,3 @@ def test_a_set_point_in_time_has_no_range_in_packets(cli: Cli) -> None:
 )
 def test_explain_knows_the_headings_of_tables(heading: str, path: str) -> None:
     assert explain.find(heading)[0].path == path
-
-
-def test_nothing_asks_for_what_no_index_has() -> None:
-    """Forebay is on no index: an extra by name cannot be installed."""
-    root = Path(__file__).parents[3]
-    files = [*root.glob("docs/**/*.md"), *root.glob("docs/*.ipynb"), root / "README.md"]
-    files += [*root.glob("python/forebay/**/*.py"), *root.glob("python/forebay/**/*.j2")]
-    asks = ("pip install forebay", "pip install 'forebay[", 'pip install "forebay[')
-    wrong = [file.name for file in files if any(ask in file.read_text("utf-8") for ask in asks)]
-    assert wrong == []

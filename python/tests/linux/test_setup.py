@@ -170,23 +170,3 @@ def test_release_notes_are_the_section_of_a_version() -> None:
         release_notes(text, "Unreleased")
     with pytest.raises(ValueError, match="allowed: Unreleased"):
         release_notes(text, "0.3.0")
-
-
-def test_every_locked_package_has_hashes_and_every_action_a_commit() -> None:
-    """A file or a tag that was exchanged at its source is refused."""
-    for name in lock.FILES:
-        text = (lock.FOLDER / f"{name}.lock").read_text()
-        entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.M)[1:]
-        assert entries, name
-        for entry in entries:
-            assert "--hash=sha256:" in entry, entry
-    workflows = [*(ROOT / ".github").rglob("*.yml"), *(ROOT / "templates").rglob("*.yml")]
-    used = [
-        word
-        for file in workflows
-        for word in re.findall(r"uses:\s*(\S+)", file.read_text())
-        if not word.startswith("./")
-    ]
-    assert used
-    for action in used:
-        assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", action), action
