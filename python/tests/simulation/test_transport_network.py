@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +13,7 @@ import pytest
 
 import forebay
 from forebay.env.network import Delivered, Lost
-from tools import external_suite
+from tools import external_suite, template_copy
 
 ROOT = Path(__file__).parents[3]
 
@@ -242,30 +240,8 @@ def test_a_timer_needs_a_time(time_s: float) -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
-    """The lines of docs/your-stack.md, in a clone; one law is enough."""
-    page = (ROOT / "docs" / "your-stack.md").read_text()
-    [block] = re.findall(r"^```sh\n(cp .*?)^```", page, re.MULTILINE | re.DOTALL)
-    clone = tmp_path / "forebay"
-    clone.mkdir()
-    for name in ("templates", "crates", "Cargo.toml"):
-        (clone / name).symlink_to(ROOT / name)
-    lines = block.strip().splitlines()
-    assert len(lines) == 3
-    # The same versions as here, of which a registry is not asked.
-    lines.insert(1, f"cp {ROOT}/Cargo.lock ../my-transport")
-    lines[-1] = lines[-1].replace("cargo test", "cargo test fq_codel")
-    done = subprocess.run(
-        ["sh", "-euc", "\n".join(lines)],
-        cwd=clone,
-        env={
-            **os.environ,
-            "CARGO_NET_OFFLINE": "true",
-            "FOREBAY_RESULTS": str(tmp_path / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """As docs/your-stack.md has it, in the clone that `make template` builds; one law is enough."""
+    done = template_copy.main(["fq_codel"], FOREBAY_RESULTS=str(tmp_path / "results"))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     [first, *_] = [number for number, line in enumerate(lines) if "fq-codel  its share" in line]
