@@ -1,5 +1,5 @@
 //! The loop of `examples/capi/queue.c` over the same discipline, without the interface of C: prints
-//! what the example prints. `python/tests/test_capi.py` compares both.
+//! what the example prints. `python/tests/linux/test_capi.py` compares both.
 
 use forebay::queue::{Held, Queue, Settings, Why};
 use forebay_aqm::disciplines::DISCIPLINES;

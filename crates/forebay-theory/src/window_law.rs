@@ -18,7 +18,7 @@ pub enum WindowLaw {
     /// The equations of the mean s and W_max (Vardoyan, Hollot and Towsley 2018) have no linear part
     /// where they rest, at s = K: the curve is flat there. But flows stand at all ages. Of a
     /// population of them, hit independently at λ, the mean rests at 1.207·(R/p)^¾ packets;
-    /// `python/tests/test_senders.py` has that population. In the Reno-friendly region (section 4.3)
+    /// `test_sender_models.py` has that population. In the Reno-friendly region (section 4.3)
     /// it is pW² = 3/2, of a W_est that Linux counts in whole packets and follows a round trip later,
     /// with half a packet less in flight, 1½ packets in all: W' = α/R − (α/1.5)·W(W + 3)p/R. A flow
     /// takes whichever is larger at each moment, so that its mean is above both where they are near:
