@@ -19,7 +19,7 @@ from forebay.campaign import suite_results as results
 from forebay.campaign.suite_advice import advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
 from forebay.report import result_files
-from forebay.report.page_figures import FIGURES, PageFigure, render_all
+from forebay.report.pages import FIGURES, PageFigure, render_all
 from forebay.report.tables import Table, mean_text
 from forebay.report.templates import html
 from forebay.report.templates import markdown as page_markdown

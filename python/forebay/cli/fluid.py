@@ -116,7 +116,7 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     from forebay.experiment import descriptions
     from forebay.fluid import packets, picture
     from forebay.fluid.traces import Traces
-    from forebay.report import terminal
+    from forebay.report import tables
 
     rows: list[Row]
     if len(results) > 1:
@@ -149,8 +149,8 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     print("means over the time of measurement" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
-        terminal.who_gets_what(console(), result, title)
-    terminal.warnings(console(), descriptions.warnings(results[0]))
+        tables.who_gets_what(console(), result, title)
+    tables.warnings(console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
 
 

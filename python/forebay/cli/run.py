@@ -116,7 +116,7 @@ def _load() -> None:
     from scipy import special  # noqa: F401
 
     from forebay.control import plants  # noqa: F401
-    from forebay.report import moving, report, sweeps, terminal  # noqa: F401  # noqa: F401
+    from forebay.report import kinds, moving, pages  # noqa: F401
 
 
 def _metrics_alone(out: Path) -> str:
@@ -135,7 +135,7 @@ def _keep(
     and figures of thousands of runs.
     """
     from forebay._base import progress
-    from forebay.report import result_files, terminal
+    from forebay.report import result_files, tables
 
     many = len(result.runs) > MOST_TABLES
     drawn = report and result.found == len(result.runs) and result_files.is_current(result, out)
@@ -167,8 +167,8 @@ def _keep(
                 return True
         if show:
             screen = console()
-            terminal.results(screen, result)
-            screen.print(terminal.cost(result))
+            tables.results(screen, result)
+            screen.print(tables.cost(result))
             if result.found:
                 screen.print(f"{result.found} of {len(result.runs)} runs were in the store")
         if report and not drawn:

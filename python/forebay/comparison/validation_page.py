@@ -24,7 +24,7 @@ from forebay.comparison.engine_comparison import (
 )
 from forebay.experiment import engines
 from forebay.report import templates
-from forebay.report.page_figures import PageFigure, render_all
+from forebay.report.pages import PageFigure, render_all
 from forebay.report.result_files import finite
 from forebay.report.tables import Table
 

@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from forebay._base import statistics
 from forebay.comparison.engine_comparison import DELAY_S, DELAY_SHARE, METRICS, SIGNAL_SHARE
 from forebay.report import parts
-from forebay.report.distributions import LEAST_PERCENT, waited_longer
 from forebay.report.drawing import percent_scale
-from forebay.report.page_figures import PageFigure
+from forebay.report.kinds import LEAST_PERCENT, waited_longer
+from forebay.report.pages import PageFigure
 from forebay.report.plot import Plot, styled
 from forebay.report.style import COLOURS
 

@@ -94,17 +94,14 @@ class Result(Runs):
     def __str__(self) -> str:
         """The table that `forebay run` prints."""
         from forebay._base.terminal_table import printed
-        from forebay.report import terminal
+        from forebay.report import tables
 
-        return printed(lambda screen: terminal.results(screen, self))
+        return printed(lambda screen: tables.results(screen, self))
 
     def _repr_html_(self) -> str:
-        from forebay.report import notebook, report
+        from forebay.report import notebook
 
-        overviews, by_point = report.page_figures(self)
-        first = [*next(iter(by_point.values()), []), *overviews][:1]
-        images = [notebook.image(one.plot(), one.title) for one in first]
-        return report.summary_html(self) + "".join(images)
+        return notebook.summary(self)
 
 
 def whole_result(experiment: Experiment, store: Store | None = None) -> Result:

@@ -11,7 +11,6 @@ from forebay._base import words
 from forebay.experiment import descriptions
 from forebay.experiment.steady_state import steers
 from forebay.report import style
-from forebay.report.distributions import with_transfers
 from forebay.report.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 
 if TYPE_CHECKING:
@@ -153,6 +152,16 @@ def shown_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
     ]
     transfers = with_transfers(result, point, link)
     return [flows for flows in series if flows.traffic not in transfers] or series
+
+
+def with_transfers(result: Runs, point: int, link: int) -> list[int]:
+    """Traffic of which any run has seen a transfer done."""
+    seen = [
+        one.transfer_traffic
+        for law, _ in result.laws(point)
+        for one in result.observed_at(point, law, link)
+    ]
+    return [int(kind) for kind in np.unique(np.concatenate(seen))] if seen else []
 
 
 def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:

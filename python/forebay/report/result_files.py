@@ -18,7 +18,7 @@ from forebay._base.publication import publication, publish, write
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
 from forebay.report import tables
-from forebay.report.page_figures import FIGURES, render_all
+from forebay.report.pages import FIGURES, render_all
 from forebay.report.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -139,18 +139,18 @@ def write_report(
 
     `watch` hears of the progress. An interruption keeps the figures that were drawn.
     """
-    from forebay.report import report
+    from forebay.report import pages
     from forebay.report.moving import moving_figures
 
     with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
         (temporary / FIGURES).mkdir()
-        overviews, by_point = report.page_figures(result)
+        overviews, by_point = pages.page_figures(result)
         figures = [*overviews, *(one for some in by_point.values() for one in some)]
         sheets = {one.name: one.content for one in figures}
         moving = moving_figures({k: it for k, it in sheets.items() if isinstance(it, Sheet)})
-        room = report.MOST_BYTES - len(moving.numbers)
+        room = pages.MOST_BYTES - len(moving.numbers)
         render_all(figures, temporary / FIGURES, watch, room)
-        page = report.page(result, overviews, by_point, moving)
+        page = pages.page(result, overviews, by_point, moving)
         write(temporary / REPORT, page)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
 from forebay._base.publication import publication, publish, write
-from forebay.report.page_figures import PageFigure, render_all
+from forebay.report.pages import PageFigure, render_all
 from forebay.report.templates import html
 from forebay.tuning import check, findings
 

@@ -16,7 +16,7 @@ import forebay
 from forebay.experiment.result import Result
 from forebay.report import moving
 from forebay.report.kinds import KINDS
-from forebay.report.packed_columns import PackedColumns
+from forebay.report.moving import PackedColumns
 from forebay.report.style import COLOURS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not here: make set-up")

@@ -15,10 +15,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 from conftest import Cli, command
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from numpy.typing import NDArray
 
 import forebay
 from forebay.campaign.control_figures import FIGURES
@@ -32,26 +30,6 @@ def paper() -> Iterator[None]:
     style.use("paper")
     yield
     style.use("screen")
-
-
-@pytest.mark.parametrize("label", ["", "Queue"])
-@pytest.mark.parametrize("scale", [1.0, 1e9])
-def test_quick_axes_look_as_matplotlibs(label: str, scale: float) -> None:
-    """With and without a label, and the power of ten that stands beside large numbers."""
-
-    def pixels(**options: Any) -> NDArray[np.uint8]:
-        with mpl.rc_context(STYLE):
-            figure = Plot(figsize=(4, 3))
-            axes = figure.add_subplot(**options)
-            axes.plot(np.arange(50), scale * np.arange(50) ** 2)
-            axes.set_ylabel(label)
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()  # type: ignore[no-untyped-call]
-            return np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-
-    differ = (pixels() != pixels(axes_class=Axes)).any(axis=2)
-    # Where lines of the grid cross, one path is drawn and not two.
-    assert differ.sum() < 20
 
 
 def checked(pdf: bytes) -> tuple[float, float]:
@@ -240,7 +218,7 @@ def test_traffic_has_no_colour_of_a_law() -> None:
 
 def test_a_page_shows_that_more_is_to_the_right() -> None:
     """At 390 px figures and tables ended without a hint: the shadow is there without a script."""
-    sheet = (Path(forebay.__file__).parent / "pages/templates/style.css").read_text()
+    sheet = (Path(forebay.__file__).parent / "report/templates/style.css").read_text()
     rule = re.search(r"\.scroll \{[^}]*\}", sheet)
     assert rule is not None
     assert rule[0].count("local") == rule[0].count("no-repeat scroll") == 2

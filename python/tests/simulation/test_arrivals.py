@@ -18,7 +18,7 @@ import forebay
 from forebay._base import input_file
 from forebay.experiment import descriptions, experiment
 from forebay.experiment import run_rows as rows
-from forebay.report.description import describe
+from forebay.report.answers import describe
 
 
 def scenario(folder: Path, file: str, keys: str = "", rate: str = "1Mbit/s") -> Path:

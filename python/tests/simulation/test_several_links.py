@@ -16,7 +16,7 @@ import forebay
 from forebay import ScenarioError, fluid
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.result import Result
-from forebay.report.description import describe
+from forebay.report.answers import describe
 
 HEAD = """\
 title    = "Two bottlenecks"

@@ -11,7 +11,7 @@ import pytest
 import forebay
 from forebay._base import quantities
 from forebay.experiment.result import Result
-from forebay.report import report
+from forebay.report import pages
 from forebay.report.plot import Plot
 from forebay.scenario.axes import sweep_axes
 
@@ -146,7 +146,7 @@ def test_the_page_of_a_sweep_is_one_table_and_four_pictures(square: Result, tmp_
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == [
         *("glance.png", "goodput.png", "load.png", "qacd.png")
     ]
-    command = report._single_point_command(square)
+    command = pages.single_point_command(square)
     assert "--set traffic.0.flows=20 --set traffic.0.rtt=0.1s" in command
     assert command in text
 

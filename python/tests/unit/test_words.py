@@ -14,7 +14,7 @@ from forebay._base.words import quantity, short_time
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.execution import Execution
 from forebay.experiment.experiment_runs import Runs
-from forebay.report.description import describe
+from forebay.report.answers import describe
 
 
 @pytest.mark.parametrize(

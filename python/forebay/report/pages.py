@@ -2,27 +2,108 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from forebay._base import quantities, words
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
+from forebay._base.progress import Progress
 from forebay.experiment import descriptions
 from forebay.report import tables
-from forebay.report.answers import answers
-from forebay.report.description import describe
-from forebay.report.page_figures import PageFigure
+from forebay.report.answers import answers, describe
+from forebay.report.sheet import Sheet
+from forebay.report.tables import Differences
 from forebay.report.templates import html
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
     from forebay.experiment.experiment_runs import Runs
-    from forebay.experiment.table import LawDifference
     from forebay.report.moving import MovingFigures
+    from forebay.report.plot import Plot
     from forebay.report.tables import Table
+
+#: Folder of the figures that stand beside a page.
+FIGURES = "figures"
+
+
+@dataclass
+class PageFigure:
+    """A figure that is drawn when its turn comes: many would fill the memory."""
+
+    #: Name of its file, without the ending.
+    name: str
+    make: Callable[[], Sheet | Plot]
+    title: str
+    caption: str = ""
+    #: The point that it shows, empty where there is one.
+    where: str = ""
+    #: Empty until it is drawn, and where the page has no room for it.
+    svg: str = ""
+
+    @cached_property
+    def content(self) -> Sheet | Plot:
+        return self.make()
+
+    def plot(self) -> Plot:
+        """It as a static figure."""
+        from forebay.report import drawing
+
+        return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
+
+    def render(self, room: float = math.inf) -> dict[str, bytes]:
+        """Draws it: its files by their names. Its SVG is kept if it has at most so many letters."""
+        label = ", ".join(filter(None, [self.title, self.where]))
+        files, svg = self.plot().rendered(self.name, label)
+        self.svg = svg if len(svg) <= room else ""
+        del self.content
+        return files
+
+
+def render_all(
+    figures: Sequence[PageFigure],
+    folder: Path,
+    watch: Callable[[Progress], None] | None = None,
+    room: float = math.inf,
+) -> None:
+    """Draws figures into files of a folder, and into their `svg`.
+
+    `watch` hears of the progress. room: letters that all SVGs together may have.
+    """
+    start = time.monotonic()
+    with _collected() as collect:
+        for done, figure in enumerate(figures):
+            if watch:
+                elapsed_s = time.monotonic() - start
+                watch(Progress(done / len(figures), done, len(figures), elapsed_s))
+            for name, data in figure.render(room).items():
+                (folder / name).write_bytes(data)
+            room -= len(figure.svg)
+            collect()
+
+
+@contextmanager
+def _collected() -> Iterator[Callable[[], int]]:
+    """Collects garbage only where it is told to. A figure is thousands of objects in cycles, among
+    which Python looks for garbage again and again: a seventh of the drawing."""
+    if not gc.isenabled():
+        yield gc.collect
+        return
+    gc.disable()
+    gc.freeze()
+    try:
+        yield gc.collect
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
 
 #: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
 #: beside it.
@@ -34,27 +115,6 @@ QUIET = "Hardly a packet waited here, so there are no figures."
 GLANCE = "glance"
 #: Points that have a section each.
 MOST_SECTIONS = 4
-
-
-@dataclass
-class Differences:
-    """Differences between laws: how many were tested, those beyond chance, and the others."""
-
-    tested: int
-    beyond_chance: Table
-    inconclusive: Table
-
-    @staticmethod
-    def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
-        """Return the table; None where no pair of laws has two seeds in common."""
-        if not differences:
-            return None
-        beyond = [difference for difference in differences if difference.pair.significant]
-        return Differences(
-            sum(difference.pair.tested for difference in differences),
-            tables.differences_table(beyond, places),
-            tables.differences_table(differences[len(beyond) :], places),
-        )
 
 
 @dataclass
@@ -153,7 +213,7 @@ def page(
         "report.html.j2",
         title=plan.title or result.experiment.path,
         source=plan.source,
-        partial=_partial(result),
+        partial=partial_result(result),
         description=describe(result),
         command=result.experiment.command,
         scenario=result.experiment.text,
@@ -169,7 +229,7 @@ def page(
         seeds=result.seeds,
         overall=Differences.of(result.overall_differences, {}) if sweep else None,
         differences_note=tables.DIFFERENCES_NOTE,
-        example=_single_point_command(result) if sweep else "",
+        example=single_point_command(result) if sweep else "",
         answers=answers(result),
         glance=glance[0] if glance else None,
         overviews=overviews[len(glance) :],
@@ -177,25 +237,7 @@ def page(
     )
 
 
-def summary_html(result: Runs) -> str:
-    """The tables alone, for a notebook."""
-    points = list(result.points())
-    return html(
-        "summary.html.j2",
-        title=result.plan.title,
-        partial=_partial(result),
-        warnings=descriptions.warnings(result),
-        sections=[
-            (descriptions.place(point, link), tables.laws_table(result, i, link))
-            for i, point in points[:MOST_SECTIONS]
-            for link in range(len(point.links))
-        ],
-        more=max(0, len(points) - MOST_SECTIONS),
-        seeds=result.seeds,
-    )
-
-
-def _partial(result: Runs) -> str:
+def partial_result(result: Runs) -> str:
     """The missing or wrong part; empty for a whole result."""
     if not result.partial:
         return result.experiment.warning
@@ -224,7 +266,7 @@ def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[S
         )
 
 
-def _single_point_command(result: Runs) -> str:
+def single_point_command(result: Runs) -> str:
     """The command whose report has the figures of the first point."""
     _, point = next(result.points())
     sets = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
