@@ -18,7 +18,7 @@ from conftest import SCENARIO, Cli, command, line_on_a_terminal
 import forebay
 from forebay._base import metrics as run_metrics
 from forebay.cli.declaration import flowing
-from forebay.experiment import execution, experiment, memory
+from forebay.experiment import execution, experiment
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [
@@ -436,7 +436,7 @@ def test_what_never_ends_is_refused(cli: Cli) -> None:
 def test_too_many_samples_are_refused_in_total(
     scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1e9)
+    monkeypatch.setattr(execution, "free_bytes", lambda: 1e9)
     read = experiment.read(scenario, sets=["sample=1us"], seeds=10)
     with pytest.raises(forebay.ScenarioError) as refused:
         execution.execute(read, 2)
@@ -444,11 +444,11 @@ def test_too_many_samples_are_refused_in_total(
     assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
     # What it names does fit, and hardly more.
     fits = experiment.read(scenario, sets=[line.split("--set ")[1].split(" or ")[0]], seeds=10)
-    memory.check(fits.plan, 2, samples=True)
+    execution.check_memory(fits.plan, 2, samples=True)
     finer = experiment.read(scenario, sets=["sample=20us"], seeds=10)
     with pytest.raises(forebay.ScenarioError, match="or --seeds 8"):
-        memory.check(finer.plan, 2, samples=True)
-    memory.check(finer.plan, 2, samples=False)
+        execution.check_memory(finer.plan, 2, samples=True)
+    execution.check_memory(finer.plan, 2, samples=False)
 
 
 def closed(scenario: Path, redirection: str, *options: str) -> subprocess.CompletedProcess[str]:

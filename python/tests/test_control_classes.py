@@ -24,7 +24,7 @@ from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.loop import Loop
-from forebay.experiment.run import run
+from forebay.experiment.result import run
 
 
 def made(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:

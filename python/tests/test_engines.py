@@ -25,9 +25,9 @@ from forebay._native import Fault, Run, ScenarioError
 from forebay.experiment import descriptions, engines, execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engine import PACKETS, Extras, Key, Planned, RunningBatch
-from forebay.experiment.experiment_runs import Runs
-from forebay.experiment.store_place import sealed_name
+from forebay.experiment.engines import PACKETS, Extras, Key, Planned, RunningBatch
+from forebay.experiment.result import Result
+from forebay.experiment.store_files import sealed_name
 from forebay.fluid.engine import Fluid
 from forebay.linux import LinkError
 from forebay.linux import link_settings as settings
@@ -353,7 +353,7 @@ def test_a_run_with_a_remark_is_told_of_and_not_stored(tmp_path: Path) -> None:
     first = execution.execute(read, 2, lambda now: told.append(now.more), store=store)
     assert len(first.runs) == 4
     assert set(told) <= {", one in doubt", ""}
-    said = [text for text, _ in descriptions.warnings(Runs(read, first))]
+    said = [text for text, _ in descriptions.warnings(Result(read, first))]
     assert "pi: 1 of 2 runs: void, too late." in said
     second = execution.execute(read, 2, store=store)
     assert second.found == 3

@@ -19,10 +19,10 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
+from forebay._base.errors import RunError
 from forebay._base.temporary import own_prefix, temporary_folder
 from forebay._native import ScenarioError
 from forebay.experiment import engines, experiment
-from forebay.experiment.run import RunError
 from forebay.linux import guest_placement as placement
 from forebay.linux import guest_run as run
 from forebay.linux import guest_setup as setup

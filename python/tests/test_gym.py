@@ -17,8 +17,12 @@ import forebay
 gymnasium = pytest.importorskip("gymnasium", reason="the extra `gym` is not installed")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from forebay.env.aqm_env import DEFAULT  # noqa: E402
-from forebay.env.gym import ENVIRONMENT, OBSERVED, AqmEnv  # noqa: E402
+from forebay.env.gym import (  # noqa: E402
+    DEFAULT,
+    ENVIRONMENT,
+    OBSERVED,
+    AqmEnv,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "gym"
 SHORT = {"duration": "4s"}

@@ -29,7 +29,7 @@ from forebay.control.loop import Loop
 from forebay.control.mixed_senders import MixedPlant
 from forebay.control.plants import plant_on
 from forebay.control.senders import SENDERS
-from forebay.experiment.run import run
+from forebay.experiment.result import run
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]

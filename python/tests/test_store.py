@@ -23,9 +23,9 @@ from forebay import ScenarioError, _native
 from forebay.campaign import making
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
+from forebay.experiment import store as contents
 from forebay.experiment import store_choice as choice
-from forebay.experiment import store_contents as contents
-from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.result import Result
 from forebay.experiment.store import LAYOUT, MARK, Store
 from forebay.report import result_files
 
@@ -34,9 +34,11 @@ ROOT = Path(__file__).parents[2]
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 
 
-def run(store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True) -> Runs:
+def run(
+    store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True
+) -> Result:
     read = experiment.read(text, sets=SHORT, seeds=seeds)
-    return Runs(read, execution.execute(read, 2, store=store, samples=samples))
+    return Result(read, execution.execute(read, 2, store=store, samples=samples))
 
 
 @pytest.fixture
@@ -105,9 +107,9 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
             seeds=1,
             sets=["duration=4s", 'measure=["1s", "4s"]'],
         )
-        fresh = Runs(read, execution.execute(read, 2))
+        fresh = Result(read, execution.execute(read, 2))
         made, stored = (
-            Runs(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
+            Result(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
         )
         assert (made.found, stored.found) == (0, len(fresh.runs))
         assert result_files.numbers(stored) == result_files.numbers(fresh)
@@ -122,7 +124,7 @@ def test_only_what_is_new_is_run(at: Path) -> None:
     assert run(choice.at(at), seeds=3).found == 4
     more = run(choice.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
     assert (more.found, len(more.runs)) == (4, 6)
-    # Runs without samples do for tables alone, and not where samples are asked for.
+    # Result without samples do for tables alone, and not where samples are asked for.
     assert run(choice.at(at), seeds=4, samples=False).found == 12
     assert run(choice.at(at), seeds=4).found == 12
     assert run(choice.at(at), seeds=4).found == 16
@@ -145,7 +147,7 @@ def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
 
     for _ in range(2):
         read = experiment.read(SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], sets=SHORT)
-        found = Runs(read, execution.execute(read, 2, store=choice.at(at)))
+        found = Result(read, execution.execute(read, 2, store=choice.at(at)))
     # Only pi is there the second time, at two points with two seeds.
     assert (found.found, len(found.runs)) == (4, 8)
 

@@ -33,9 +33,9 @@ from forebay.cli.study import _end
 from forebay.control import fitted_gains
 from forebay.experiment import descriptions, experiment
 from forebay.experiment import run_rows as rows
+from forebay.experiment import store as designs
 from forebay.experiment import store_choice as choice
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
 from forebay.scenario import python_laws
 
 SMALL = """\
@@ -703,7 +703,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_code_that_designs_is_in_the_version() -> None:
-    names = {path.name for path in designs.sources()}
+    names = {path.name for path in designs.design_sources()}
     assert {"fitted_gains.py", "designed_law.py", "automatic_gains.py"} <= names
     assert any(name.startswith("_native") for name in names)
 

@@ -13,7 +13,7 @@ from forebay._base import quantities, words
 from forebay._base.words import quantity, short_time
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.execution import Execution
-from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.result import Result
 from forebay.report.description import describe
 
 
@@ -93,7 +93,7 @@ set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
 def test_what_differs_from_the_default_is_said() -> None:
     read = experiment.read(SCENARIO.decode())
     (point,) = read.plan.points
-    nothing_yet = Runs(read, Execution([], [], interrupted=False, elapsed_s=0.0))
+    nothing_yet = Result(read, Execution([], [], interrupted=False, elapsed_s=0.0))
     texts = [text.replace("\N{NO-BREAK SPACE}", " ") for text in describe(nothing_yet).traffic]
     assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
     assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from forebay._native import ScenarioError
 from forebay.campaign.study_points import Points
 from forebay.experiment import store_choice as choice
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
 from tools.atlas import page
 
 SCENARIO = "studies/atlas"

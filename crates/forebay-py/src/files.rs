@@ -26,6 +26,8 @@ pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
+/// Returns the exception of Python with the facts of `error`: its file, line and key.
 pub fn refused(error: ScenarioError) -> PyErr {
-    crate::ScenarioError::new_err(error.to_string())
+    let facts = (error.file().to_owned(), error.line(), error.key().to_owned());
+    crate::ScenarioError::new_err((error.to_string(), facts.0, facts.1, facts.2))
 }

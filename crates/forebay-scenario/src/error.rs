@@ -56,6 +56,11 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
+    /// The name of the scenario's file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// The key at fault, as a dotted path such as `traffic.0.flows`.
     pub fn key(&self) -> &str {
         &self.fault.error.key

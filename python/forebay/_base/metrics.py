@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import suggestions
+from forebay._base import words
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def check_metrics(
     """Refuses a name that is no metric; `key` is where it was given. Raises `ScenarioError`."""
     for name in names:
         if name not in known:
-            near = suggestions.hint(name, known)
+            near = words.hint(name, known)
             raise ScenarioError(f'{key}: found "{name}"{near}, allowed: {", ".join(known)}')
 
 

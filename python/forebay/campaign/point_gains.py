@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebay.experiment import automatic_gains
-from forebay.experiment import stored_designs as designs
+from forebay.experiment import store as designs
 
 if TYPE_CHECKING:
     from forebay._native import GainsRequest, Parameter, Sweep
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.store import Designs
 
 #: Numbers of laws at a point: of each its number in the file, and its parameters.
 Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
@@ -90,4 +90,4 @@ class PointGains:
 
 
 def _digest(request: GainsRequest) -> str:
-    return designs.digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})
+    return designs.design_digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})

@@ -13,7 +13,7 @@ from forebay._native import ScenarioError
 from forebay.campaign import claims, verdicts
 from forebay.experiment import engines, execution
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engine import check_repeatable
+from forebay.experiment.engines import check_repeatable
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
@@ -65,7 +65,7 @@ class Replay:
     ) -> Iterator[ReplayedPaper]:
         """Makes the runs that `store` does not have, and judges paper after paper.
 
-        Raises `execution.RunFailedError`; what had finished is in the store, also after Ctrl-C.
+        Raises `RunError`; what had finished is in the store, also after Ctrl-C.
         """
         # The longest first, so that no core is left with one of them at the end.
         readings = sorted(self.readings, key=_longest, reverse=True)
@@ -123,7 +123,7 @@ def replay(
     threads: threads to run on; all cores if None.
     engine: what makes the runs: see `forebay.run`.
 
-    Raises `ScenarioError`, and `RunFailedError` for a run that fails.
+    Raises `ScenarioError`, and `RunError` for a run that fails.
     """
     wanted = plan(paper, seeds, sets, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.

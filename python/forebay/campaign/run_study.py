@@ -16,7 +16,7 @@ from forebay.experiment import engines
 from forebay.experiment import store_choice as choice
 from forebay.experiment.execution import cores
 from forebay.experiment.experiment import Source
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
 from forebay.experiment.table import to_pandas
 
 if TYPE_CHECKING:

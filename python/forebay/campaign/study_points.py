@@ -17,16 +17,16 @@ from forebay._native import ScenarioError
 from forebay.campaign.point_gains import PointGains
 from forebay.experiment import experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.engine import PACKETS, check_repeatable
+from forebay.experiment import store as designs
+from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Sets
     from forebay._native import Plan
     from forebay.campaign.point_gains import Gains
-    from forebay.experiment.engine import Engine
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.engines import Engine
+    from forebay.experiment.store import Designs
     from forebay.scenario.python_laws import Prototype
 
 #: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
@@ -188,7 +188,9 @@ class Points:
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        hash_.update((designs.version() if self.gains.laws else _native.__version__).encode())
+        hash_.update(
+            (designs.designs_version() if self.gains.laws else _native.__version__).encode()
+        )
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:

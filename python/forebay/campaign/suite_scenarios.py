@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError, quantity
-from forebay.experiment.engine import PACKETS, chosen_by
+from forebay.experiment.engines import PACKETS, chosen_by
 from forebay.experiment.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenario import names as named
 from forebay.scenario.builder import Law
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Sets
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.scenario.python_laws import Prototype
 
 SETTINGS = named.SUITE

@@ -15,13 +15,13 @@ from forebay._native import ScenarioError
 from forebay.campaign.claims import Claim, Paper, PaperExperiment
 from forebay.campaign.measures import Measured
 from forebay.experiment import experiment as experiments
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.experiment.experiment import Experiment
 from forebay.experiment.result import Result, whole_result
 from forebay.scenario import names
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.store import Store
 
 REPRODUCED = "reproduced"

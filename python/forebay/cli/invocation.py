@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from forebay._base import signals
-from forebay._base.output import outlive_reader
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -25,6 +24,7 @@ from forebay.cli.options import (
     StoreOptions,
     open_page,
 )
+from forebay.cli.output import outlive_reader
 
 if TYPE_CHECKING:
     from forebay.experiment.execution import Execution
@@ -74,9 +74,9 @@ class Invocation:
         """Chooses `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
 
         command: the line that repeats this; with it, a folder that has the result of another
-        command is refused (`output_folder.claim`, which gets `claim`, too). Raises `ScenarioError`.
+        command is refused (`publication.claim`, which gets `claim`, too). Raises `ScenarioError`.
         """
-        from forebay._base import output_folder
+        from forebay._base import publication
         from forebay.report import style
 
         style.use(output.style)
@@ -86,10 +86,10 @@ class Invocation:
         if folder is not None:
             # What has been found is written also where nobody reads on.
             outlive_reader()
-            output_folder.check(folder)
+            publication.check_folder(folder)
             if command:
                 force = isinstance(output, ReportOptions) and output.force
-                output_folder.claim(folder, command, force=force, **claim)
+                publication.claim(folder, command, force=force, **claim)
         return cls(folder, output.as_json, isinstance(output, ReportOptions) and output.open_)
 
     def store(self, runs: StoreOptions) -> Store | None:

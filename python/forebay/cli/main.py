@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import output, signals
+from forebay._base import signals
+from forebay.cli import output
 
 if TYPE_CHECKING:
     import typer

@@ -55,7 +55,7 @@ def run(
     as_json: Print one JSON object per run; files are written only with --out.
     flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
     """
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay.experiment import engines, experiment
     from forebay.report import result_files
 
@@ -70,7 +70,7 @@ def run(
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
     out = call.folder
     if flent is not None:
-        output_folder.check(flent, "--flent")
+        publication.check_folder(flent, "--flent")
     samples = out is not None or flent is not None
     load = _load if out is not None and not no_report else None
     (executed,) = call.executed([read], making, samples=samples, meanwhile=load)

@@ -84,7 +84,7 @@ def study(
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
     from forebay.experiment.execution import cores
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.store import Designs
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None

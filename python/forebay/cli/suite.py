@@ -56,7 +56,7 @@ def suite(
     as_json: Print one JSON object per law and scenario; files are written only with --out.
     page FILE: Write the comparison as Markdown, too.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay._base.publication import publish_file
     from forebay.campaign import suite as suites
     from forebay.report import result_files
@@ -69,7 +69,7 @@ def suite(
     call = Invocation.begun(output, wanted.settings.name, command)
     out = call.folder
     if page is not None:
-        output_folder.check_file(page, "--page")
+        publication.check_file(page, "--page")
     with progress.bar() as watch:
         found = wanted.run(making.threads, watch, call.store(making))
 

@@ -49,12 +49,12 @@ def validate(
     out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
     as_json: Print one JSON object per law instead of tables.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay.comparison import validate as validation
 
     command = command_line()
     if page is not None:
-        output_folder.check_file(page, "--page")
+        publication.check_file(page, "--page")
     call = Invocation.begun(output, None, command)
     names = [name.strip() for name in engines.split(",")]
     made = validation.validate(

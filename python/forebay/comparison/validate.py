@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Sets
     from forebay.comparison.engine_comparison import ValidatedScenario
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.scenario.python_laws import Prototype
 

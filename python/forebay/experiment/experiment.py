@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.input_file import MOST_DATA_BYTES
-from forebay._base.output_folder import reason_of
+from forebay._base.publication import reason_of
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
-from forebay.experiment.engine import KERNEL, PACKETS, chosen_by
+from forebay.experiment.engines import KERNEL, PACKETS, chosen_by
 from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Sets
     from forebay._native import Plan
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.scenario.python_laws import Prototype
 
 

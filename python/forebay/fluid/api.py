@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay.experiment import execution
-from forebay.experiment import run as runs
+from forebay.experiment import result as runs
 from forebay.fluid.engine import Fluid
 from forebay.fluid.model import Model
 from forebay.fluid.traces import Traces, with_windows

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.experiment.result import whole_result
 from forebay.fluid.engine import Fluid
 from forebay.fluid.response import response
@@ -26,7 +26,7 @@ from forebay.report.style import COLOURS
 if TYPE_CHECKING:
     from forebay._base.quantities import Sets
     from forebay._native import FluidTrace, PointInfo
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.result import Result
     from forebay.scenario.python_laws import Prototype

@@ -12,7 +12,7 @@ from forebay.experiment.experiment import Description
 from forebay.report.templates import paragraphs
 
 if TYPE_CHECKING:
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
 
 #: How a number of a kind of traffic is written, by the end of its key.
 WRITTEN = {
@@ -22,7 +22,7 @@ WRITTEN = {
 }
 
 
-def describe(result: Runs) -> Description:
+def describe(result: Result) -> Description:
     """As the experiment has it, else from the first point of its plan."""
     if result.experiment.description is not None:
         return result.experiment.description

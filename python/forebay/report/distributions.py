@@ -12,7 +12,7 @@ from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
     from forebay._native import ClassObserved, Observed
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
 
 #: Of a logarithmic axis; a wait that is shorter is none to a reader.
 LEAST_MS = 0.01
@@ -20,7 +20,7 @@ LEAST_MS = 0.01
 LEAST_PERCENT = 0.01
 
 
-def delay(result: Runs, point: int, link: int) -> Sheet:
+def delay(result: Result, point: int, link: int) -> Sheet:
     """Share of packets that waited longer than a given time, one curve per law."""
     curves = []
     for index, law in result.laws(point):
@@ -39,7 +39,7 @@ def delay(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def classes(result: Runs, point: int, link: int) -> Sheet:
+def classes(result: Result, point: int, link: int) -> Sheet:
     """Share of the packets of a class that waited no longer, a panel per law that has classes."""
     panels = []
     for index, law in result.laws(point):
@@ -66,7 +66,7 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def completions(result: Runs, point: int, link: int) -> Sheet:
+def completions(result: Result, point: int, link: int) -> Sheet:
     """Share of transfers that took no longer, a panel per traffic, a curve per law."""
     info = result.plan.points[point]
     panels = []
@@ -88,12 +88,12 @@ def completions(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def shows_classes(result: Runs, point: int, link: int) -> bool:
+def shows_classes(result: Result, point: int, link: int) -> bool:
     """Whether any law's queue told classes of packets apart there."""
     return any(result.class_names(point, law, link) for law, _ in result.laws(point))
 
 
-def shows_completions(result: Runs, point: int, link: int) -> bool:
+def shows_completions(result: Result, point: int, link: int) -> bool:
     """Whether any transfer was done there."""
     return bool(with_transfers(result, point, link))
 
@@ -120,7 +120,7 @@ def waited_no_longer(observed: Sequence[ClassObserved]) -> tuple[Floats, Floats]
     return np.concatenate([delay_ms[:1], delay_ms]), np.concatenate([[0.0], share])
 
 
-def with_transfers(result: Runs, point: int, link: int) -> list[int]:
+def with_transfers(result: Result, point: int, link: int) -> list[int]:
     """Traffic of which any run has seen a transfer done."""
     seen = [
         one.transfer_traffic
@@ -130,7 +130,7 @@ def with_transfers(result: Runs, point: int, link: int) -> list[int]:
     return [int(kind) for kind in np.unique(np.concatenate(seen))] if seen else []
 
 
-def took_s(result: Runs, point: int, law: int, link: int, kind: int) -> Floats:
+def took_s(result: Result, point: int, law: int, link: int, kind: int) -> Floats:
     """Times that the transfers of one traffic took under a law, sorted."""
     seen = result.observed_at(point, law, link)
     return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))

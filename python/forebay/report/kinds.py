@@ -12,7 +12,7 @@ from forebay.report.sheet import Sheet
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
 
@@ -25,14 +25,14 @@ class Kind:
     alone. more: further sentences.
     """
 
-    sheet: Callable[[Runs, int, int], Sheet]
+    sheet: Callable[[Result, int, int], Sheet]
     title: str
     text: str
-    shows: Callable[[Runs, int, int], bool] = lambda _result, _point, _link: True
+    shows: Callable[[Result, int, int], bool] = lambda _result, _point, _link: True
     every_link: bool = False
-    more: Callable[[Runs, PointInfo, int], str] = lambda _result, _point, _link: ""
+    more: Callable[[Result, PointInfo, int], str] = lambda _result, _point, _link: ""
 
-    def caption(self, result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
+    def caption(self, result: Result, point: PointInfo, link: int) -> tuple[str, str]:
         """Its title, and the text below it."""
         fields = {
             "at": descriptions.at_link(point, link),
@@ -103,7 +103,7 @@ KINDS = {
 }
 
 
-def draw(result: Runs, kind: str, point: int = 0, link: int = 0) -> Plot:
+def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     """Draws one figure of `KINDS`, or of `sweeps.OVERVIEWS`.
 
     point, link: indices in the plan; figures over all points take none.

@@ -12,14 +12,14 @@ from forebay._base import quantities, terminal_table
 from forebay._base.metrics import COST
 from forebay._base.terminal_table import Column, RowGroup
 from forebay.experiment import descriptions
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.report import tables
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forebay._native import ParamInfo, RegistryEntry
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.report.tables import Table
 
 #: Points of which a terminal shows who gets what, and rows that it shows whole.
@@ -71,7 +71,7 @@ def _range(param: ParamInfo) -> str:
     return quantities.parameter_range(param)
 
 
-def results(console: Console, result: Runs) -> None:
+def results(console: Console, result: Result) -> None:
     """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
     points = list(result.points())
     links = max(len(point.links) for _, point in points)
@@ -102,7 +102,7 @@ def results(console: Console, result: Runs) -> None:
     warnings(console, descriptions.warnings(result))
 
 
-def who_gets_what(console: Console, result: Runs, title: str = "Who gets what") -> None:
+def who_gets_what(console: Console, result: Result, title: str = "Who gets what") -> None:
     """A table for each link that several traffics cross; of a few rows every column, however
     narrow the terminal is."""
     tables = list(_traffic(result))
@@ -126,7 +126,7 @@ def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
             console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
 
 
-def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
+def _traffic(result: Result) -> Iterator[tuple[str, Table]]:
     """Each link that several traffics cross, in words, with who gets what of it; not of a sweep of
     many points, whose table would be longer than any screen."""
     points = list(result.points())
@@ -138,7 +138,7 @@ def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
                 yield where, table
 
 
-def cost(result: Runs) -> str:
+def cost(result: Result) -> str:
     """Cost of the runs."""
     packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
     cpu_s = sum(run.metrics[COST] for run in result.runs)
