@@ -3,11 +3,11 @@
 `forebay.run("experiment.toml")` runs an experiment and gives a `Result` with its tables, its
 figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` gives the JSON
 Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
-`forebay.design` finds gains for a link, `forebay.map` says where a law is stable, `forebay.tune`
-searches one law for a range of links, `forebay.fluid` has the fluid model. `forebay.suite` runs
-RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simulated ones, and
-`forebay.compare` sets two saved results side by side. What most of them return draws itself by
-`plot()`, and shows itself in a notebook.
+`forebay.design` finds gains for a link, `forebay.stability_map` says where a law is stable,
+`forebay.tune` searches one law for a range of links, `forebay.fluid` has the fluid model.
+`forebay.suite` runs RFC 7928, `forebay.replay` the papers, `forebay.validate` compares real flows
+with simulated ones, and `forebay.compare` compares two saved results. What most of them return
+draws itself by `plot()`, and shows itself in a notebook. Every error is a `ForebayError`.
 """
 
 TYPE_CHECKING = False  # `typing` itself takes longer to load than all of this file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forebay.comparison.compare import compare
     from forebay.comparison.validate import validate
     from forebay.control.drawn_design import design
-    from forebay.control.stability_map import map  # noqa: A004
+    from forebay.control.stability_map import stability_map
     from forebay.env.network import Network, session
     from forebay.experiment.result import Result, run
     from forebay.linux.net import link
@@ -58,12 +58,12 @@ __all__ = [
     "fluid",
     "laws",
     "link",
-    "map",
     "queues",
     "replay",
     "run",
     "schema",
     "session",
+    "stability_map",
     "study",
     "suite",
     "tune",
@@ -82,7 +82,7 @@ _MODULES = {
     "comparison.compare": "compare",
     "comparison.validate": "validate",
     "control.drawn_design": "design",
-    "control.stability_map": "map",
+    "control.stability_map": "stability_map",
     "env.network": "Network session",
     "experiment.result": "Result run",
     "linux.net": "link",

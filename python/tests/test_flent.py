@@ -74,7 +74,7 @@ def test_a_file_is_what_flent_reads(tmp_path: Path) -> None:
 
 
 def test_many_flows_have_their_sum(tmp_path: Path) -> None:
-    result = forebay.run(LINK, laws=["codel"], seeds=1, sets={"traffic.0.flows": 200})
+    result = forebay.run(LINK, laws=["codel"], seeds=1, overrides={"traffic.0.flows": 200})
     (file,) = flent.write(result, tmp_path)
     read = flent.read(file)
     assert read.flows_bps == []

@@ -97,7 +97,7 @@ def test_no_room_loads_one_above_it() -> None:
 
 def test_no_folder_has_the_name_of_a_function() -> None:
     functions = {name for name in forebay.__all__ if callable(getattr(forebay, name))}
-    assert functions >= {"run", "link", "study", "tune", "map"}
+    assert functions >= {"run", "link", "study", "tune", "stability_map"}
     assert sorted(functions & {path.name for path in PACKAGE.iterdir()}) == []
 
 

@@ -37,7 +37,7 @@ SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 def run(
     store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True
 ) -> Result:
-    read = experiment.read(text, sets=SHORT, seeds=seeds)
+    read = experiment.read(text, overrides=SHORT, seeds=seeds)
     return Result(read, execution.execute(read, 2, store=store, samples=samples))
 
 
@@ -105,7 +105,7 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
         read = experiment.read(
             ROOT / f"experiments/rfc7928/{name}.toml",
             seeds=1,
-            sets=["duration=4s", 'measure=["1s", "4s"]'],
+            overrides=["duration=4s", 'measure=["1s", "4s"]'],
         )
         fresh = Result(read, execution.execute(read, 2))
         made, stored = (
@@ -146,7 +146,9 @@ def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
     from forebay.scenario.python_laws import load
 
     for _ in range(2):
-        read = experiment.read(SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], sets=SHORT)
+        read = experiment.read(
+            SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], overrides=SHORT
+        )
         found = Result(read, execution.execute(read, 2, store=choice.at(at)))
     # Only pi is there the second time, at two points with two seeds.
     assert (found.found, len(found.runs)) == (4, 8)
@@ -169,7 +171,7 @@ def test_rows_that_stand_twice_count_once(at: Path) -> None:
 def _fill(at: Path, seeds: range) -> None:
     store = choice.at(at)
     for seed in seeds:
-        one = experiment.read(SCENARIO, sets=SHORT, seeds=seed)
+        one = experiment.read(SCENARIO, overrides=SHORT, seeds=seed)
         execution.execute(one, 1, store=store, samples=False)
         store.put_together(most=4)
 

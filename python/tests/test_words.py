@@ -106,7 +106,7 @@ def test_what_differs_from_the_default_is_said() -> None:
 def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
     path = tmp_path / "queue.toml"
     path.write_bytes(SCENARIO)
-    result = forebay.run(path, sets={"duration": "4s", "measure": ["1s", "4s"]})
+    result = forebay.run(path, overrides={"duration": "4s", "measure": ["1s", "4s"]})
     result.report(tmp_path / "out")
     assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()
 

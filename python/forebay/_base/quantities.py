@@ -50,7 +50,7 @@ RATES = [
 
 
 #: Keys to set on top of a scenario, with their values: a table, "KEY=VALUE" texts, or pairs.
-Sets = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
+Overrides = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
 
 #: Base units that have another name in words.
 NAMES = {"p": "packets", "B": "bytes"}
@@ -165,15 +165,15 @@ def listed(value: object) -> list[Any]:
     return list(value)
 
 
-def set_pairs(sets: Sets) -> list[tuple[str, str]]:
+def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
     """Return keys and values as the reader of scenarios takes them; one text is one pair. Raises
     `ScenarioError`."""
-    if isinstance(sets, str):
-        return set_pairs([sets])
-    if isinstance(sets, Mapping):
-        return [(key, toml(value)) for key, value in sets.items()]
+    if isinstance(overrides, str):
+        return set_pairs([overrides])
+    if isinstance(overrides, Mapping):
+        return [(key, toml(value)) for key, value in overrides.items()]
     pairs = []
-    for item in sets:
+    for item in overrides:
         key, separator, value = (
             item.partition("=") if isinstance(item, str) else (item[0], "=", toml(item[1]))
         )

@@ -105,9 +105,11 @@ def replay(
             raise typer.Exit(signals.status()) from None
 
 
-def _command(one: ReplayedPaper, seeds: int | None, sets: list[str] | None, engine: str) -> str:
+def _command(
+    one: ReplayedPaper, seeds: int | None, overrides: list[str] | None, engine: str
+) -> str:
     other = None if engine == "packets" else engine
-    return repeating("replay", one.paper.name, seeds=seeds, set=sets, engine=other)
+    return repeating("replay", one.paper.name, seeds=seeds, set=overrides, engine=other)
 
 
 def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:

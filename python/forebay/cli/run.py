@@ -61,7 +61,7 @@ def run(
 
     by, chosen_metrics = engines.named(engine), metric_names(metric)
     read = experiment.read(
-        file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
+        file, laws=given.law, overrides=given.set_ or (), seeds=given.seeds, engine=by
     )
     for line in read.designed:
         print(line, file=sys.stderr)

@@ -92,8 +92,8 @@ def study(
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store)
     by, kept = engines.named(engine), Designs(runs)
-    laws, sets = given.law or (), given.set_ or ()
-    points = Points(file, laws=laws, sets=sets, seeds=given.seeds, kept=kept, engine=by)
+    laws, overrides = given.law or (), given.set_ or ()
+    points = Points(file, laws=laws, overrides=overrides, seeds=given.seeds, kept=kept, engine=by)
     points.seeds += add_seeds
     if dry_run:
         _plan(points, runs, making.threads or cores())

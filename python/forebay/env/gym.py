@@ -114,7 +114,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
 
     scenario: a file, a text of TOML or a dict, as for `forebay.run`; its first point is run, and
         its laws are not. By default 20 long flows at 10 Mbit/s for 30 s.
-    sets: keys to set on top, {"traffic.0.flows": 50}.
+    overrides: keys to set on top, {"traffic.0.flows": 50}.
     step: time between two actions, such as "100ms".
     target: set-point, "50p" or "15ms": that of the controller, and of the rewards.
     action: "p": an action is the probability of a signal, (1,) from 0 to 1; "gains": an action is
@@ -135,7 +135,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         self,
         scenario: Source = DEFAULT,
         *,
-        sets: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
         step: str = "100ms",
         target: str = "40p",
         action: str = "p",
@@ -145,7 +145,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         render_mode: None = None,
     ) -> None:
         self.render_mode = render_mode
-        self._scenario, self._sets = scenario, {**(sets or {}), "sample": step}
+        self._scenario, self._overrides = scenario, {**(overrides or {}), "sample": step}
         self._target, self._interval = target, interval
         self._action = _one_of("action", action, ACTIONS)
         self._gains = np.log(np.array(gains, dtype=np.float64))
@@ -166,7 +166,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
             return session(
                 self._scenario,
                 seed=seed,
-                sets=self._sets,
+                overrides=self._overrides,
                 target=self._target,
                 interval=self._interval,
             )
@@ -177,7 +177,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
                 raise
             allowed = reason.rpartition("allowed: ")[2]
             raise ScenarioError(
-                f'step: found "{self._sets["sample"]}", allowed: {allowed}'
+                f'step: found "{self._overrides["sample"]}", allowed: {allowed}'
             ) from None
 
     def reset(

@@ -21,7 +21,7 @@ from forebay.experiment.engines import KERNEL, PACKETS, chosen_by
 from forebay.scenario import names
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import Plan
     from forebay.experiment.engines import Engine
     from forebay.scenario.python_laws import Prototype
@@ -86,26 +86,26 @@ def read(
     source: Source,
     *,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     engine: Engine = PACKETS,
 ) -> Experiment:
     """Reads and checks a scenario, whatever is to be made of it.
 
     `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
-    file's; `sets` are set on top of it, and `seeds` is the number of seeds. `engine` is what is to
-    make its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
+    file's; `overrides` are set on top of it, and `seeds` is the number of seeds. `engine` makes
+    its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
     allowed, also where the engine cannot run it.
     """
     check_seeds(seeds)
     laws = quantities.listed(laws)
     name, text = text_of(source)
-    pairs = quantities.set_pairs(sets)
+    pairs = quantities.set_pairs(overrides)
     files = FilesBeside(name, pairs)
     plan = _native.plan(
         text,
         name,
-        sets=pairs,
+        overrides=pairs,
         laws=laws,
         seeds=seeds,
         read=files,
@@ -174,12 +174,14 @@ def text_of(source: Source) -> tuple[str, bytes]:
 class FilesBeside:
     """Reads the files that a scenario at `path` names, and keeps in `found` what was in them.
 
-    sets: keys that were set on top of it; what they name may be a file as from here.
+    overrides: keys that were set on top of it; what they name may be a file as from here.
     """
 
-    def __init__(self, path: str | os.PathLike[str], sets: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], overrides: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._path = os.fspath(path)
-        self._from_here = {value.strip("\"'") for _, value in sets}
+        self._from_here = {value.strip("\"'") for _, value in overrides}
         self.found: dict[str, bytes] = {}
 
     def __call__(self, name: str) -> bytes | None:
@@ -206,14 +208,14 @@ class FilesBeside:
 def _command(
     path: str,
     laws: Sequence[str | Prototype],
-    sets: Sequence[tuple[str, str]],
+    overrides: Sequence[tuple[str, str]],
     seeds: int | None,
     engine: Engine,
 ) -> str:
     words = ["forebay", "run", path, *chosen_by(engine)]
     for law in laws:
         words += ["--law", law if isinstance(law, str) else _where(law)]
-    for key, value in sets:
+    for key, value in overrides:
         words += ["--set", f"{key}={value}"]
     if seeds is not None:
         words += ["--seeds", str(seeds)]

@@ -25,7 +25,7 @@ from forebay.scenario import axes
 if TYPE_CHECKING:
     import pandas
 
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._base.statistics import PairedDifference
     from forebay._native import (
         ClassObserved,
@@ -544,7 +544,7 @@ def whole_result(read: Experiment, store: Store | None = None) -> Result:
 def run(
     scenario: Source,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
-    sets: Sets | None = None,
+    overrides: Overrides | None = None,
     seeds: int | None = None,
     threads: int | None = None,
     engine: str | Engine = engines.NAMES[0],
@@ -553,7 +553,7 @@ def run(
 
     scenario: a file in TOML, a text of several lines of TOML, or its tables as a dict.
     laws: names of laws, and classes like `forebay.Controller`, one or several; the file's if None.
-    sets: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
+    overrides: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
     threads: threads to run on; all cores if None. Results do not depend on it.
     engine: what makes the runs, "packets" being the simulator; docs/engines.md has the others. An
@@ -564,7 +564,11 @@ def run(
     partial result, a script as `Interrupted.result`.
     """
     read = experiment.read(
-        scenario, laws=laws, sets=sets or (), seeds=seeds, engine=engines.named(engine, "engine")
+        scenario,
+        laws=laws,
+        overrides=overrides or (),
+        seeds=seeds,
+        engine=engines.named(engine, "engine"),
     )
     with progress.bar(only_on_terminal=True) as watch:
         executed = execution.execute(read, threads, watch)

@@ -227,6 +227,6 @@ def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator
 def _single_point_command(result: Result) -> str:
     """The command whose report has the figures of the first point."""
     _, point = next(result.points())
-    sets = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
-    options = [word for one in sets for word in ("--set", one)]
+    overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
+    options = [word for one in overrides for word in ("--set", one)]
     return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"
