@@ -1,6 +1,6 @@
 """Numbers of a law for the link that it stands on: the one place where a law that is only named
-gets its gains, set-point and sampling interval. `forebay link`, scenarios with `gains = "auto"` and
-suites ask here.
+gets its gains, set-point and sampling interval. `experiment.automatic_gains` asks here, for
+scenarios, studies, suites and links.
 
 A law is designed for the fewest flows and the longest RTT of what is expected, where its loop has
 the most gain and the most delay (Hollot et al. 2002, section IV), and is then slowed, or sampled
@@ -9,12 +9,10 @@ more often, until the loop is calm: |1/(1 + L)| at most 2. Given numbers always 
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -513,23 +511,3 @@ def _rtt(place: OperatingRange) -> str:
     if least == most:
         return quantities.time(most)
     return f"{quantities.time(least)} to {quantities.time(most)}"
-
-
-# --- in a process of its own --------------------------------------------------------------------
-
-
-def answers(requests: Sequence[Any]) -> list[dict[str, Any]]:
-    """`fit` for each [law, place, given] as JSON has them; {"error": …} for one that is wrong."""
-    found: list[dict[str, Any]] = []
-    for law, place, given in requests:
-        flows = place["flows"]
-        there = {**place, "rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
-        try:
-            found.append(asdict(replace(fit(law, OperatingRange(**there), given), design=None)))
-        except ScenarioError as error:
-            found.append({"error": str(error)})
-    return found
-
-
-if __name__ == "__main__":
-    json.dump(answers(json.load(sys.stdin)), sys.stdout)
