@@ -443,12 +443,13 @@ def test_too_many_samples_are_refused_in_total(
     line = str(refused.value)
     assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
     # What it names does fit, and hardly more.
-    fits = experiment.read(scenario, overrides=[line.split("--set ")[1].split(" or ")[0]], seeds=10)
+    finer = line.split("such as ")[1].split(" or ")[0]
+    fits = experiment.read(scenario, overrides=[finer], seeds=10)
     execution.check_memory(fits.plan, 2, samples=True)
-    finer = experiment.read(scenario, overrides=["sample=20us"], seeds=10)
-    with pytest.raises(forebay.ScenarioError, match="or --seeds 8"):
-        execution.check_memory(finer.plan, 2, samples=True)
-    execution.check_memory(finer.plan, 2, samples=False)
+    other = experiment.read(scenario, overrides=["sample=20us"], seeds=10)
+    with pytest.raises(forebay.ScenarioError, match="or 8 seeds"):
+        execution.check_memory(other.plan, 2, samples=True)
+    execution.check_memory(other.plan, 2, samples=False)
 
 
 def closed(scenario: Path, redirection: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -153,11 +153,11 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 def test_other_engines_say_that_they_pass_the_table_over() -> None:
     table = "[kernel]\noffloads = true\npcap = true\n"
     text = scenario(FTP.format(flows=1), table, duration=5)
-    warned = "scenario: kernel.offloads, kernel.pcap count with --engine kernel alone"
+    warned = "scenario: kernel.offloads, kernel.pcap count with the engine kernel alone"
     assert forebay.run(text).experiment.warning == warned
     # A link keeps packets.
     over_link = experiment.read(text, engine=engines.named("link", "engine"))
-    assert over_link.warning == "scenario: kernel.offloads counts with --engine kernel alone"
+    assert over_link.warning == "scenario: kernel.offloads counts with the engine kernel alone"
     said_nothing = scenario(FTP.format(flows=1), "[kernel]\n", duration=5)
     assert experiment.read(said_nothing).warning == ""
 

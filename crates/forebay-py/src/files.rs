@@ -26,8 +26,10 @@ pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Returns the exception of Python with the facts of `error`: its file, line and key.
+/// Returns the exception of Python with the facts of `error`: its file, line, key, and what the key
+/// may be.
 pub fn refused(error: ScenarioError) -> PyErr {
-    let facts = (error.file().to_owned(), error.line(), error.key().to_owned());
-    crate::ScenarioError::new_err((error.to_string(), facts.0, facts.1, facts.2))
+    let (file, key) = (error.file().to_owned(), error.key().to_owned());
+    let expected = error.allowed().to_owned();
+    crate::ScenarioError::new_err((error.to_string(), file, error.line(), key, expected))
 }

@@ -66,6 +66,11 @@ impl ScenarioError {
         &self.fault.error.key
     }
 
+    /// What the key may be.
+    pub fn allowed(&self) -> &str {
+        &self.fault.error.allowed
+    }
+
     /// The line at fault, counted from 1, where it is known.
     pub fn line(&self) -> Option<usize> {
         match self.fault.origin {

@@ -3,6 +3,7 @@
     ForebayError
     ├── ScenarioError        a scenario, a law or a setting that cannot be used (a `ValueError`)
     │   └── ParameterError   an argument that cannot be used: its name and value, what is expected
+    │       └── OtherResultError   a folder that has the result of something else
     ├── FormatError          a file that is not what it should be (a `ValueError`)
     ├── RunError             a run that failed (a `RuntimeError`)
     ├── LinkError            a link that could not be set up (a `RuntimeError`)
@@ -14,6 +15,7 @@ native module raises `ScenarioError`, too.
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 
@@ -32,13 +34,20 @@ class ScenarioError(ForebayError, ValueError):
         Line of the file, counted from 1, where it is known.
     key : str
         Key of the scenario, such as "traffic.0.flows"; empty where the error is about no key.
+    expected : str
+        What would be right; empty where only the message says it.
     """
 
     def __init__(
-        self, message: str = "", file: str = "", line: int | None = None, key: str = ""
+        self,
+        message: str = "",
+        file: str = "",
+        line: int | None = None,
+        key: str = "",
+        expected: str = "",
     ) -> None:
         super().__init__(message)
-        self.file, self.line, self.key = file, line, key
+        self.file, self.line, self.key, self.expected = file, line, key, expected
 
 
 class ParameterError(ScenarioError):
@@ -54,17 +63,48 @@ class ParameterError(ScenarioError):
         What would be right.
     reason : str
         What is wrong with the argument; empty where `expected` says it.
+    item : str
+        The part of the argument that is at fault; empty for all of it.
     """
 
-    def __init__(self, name: str, value: object, expected: str, *, reason: str = "") -> None:
-        self.name, self.value, self.expected, self.reason = name, value, expected, reason
-        super().__init__(self.text(name), key=name)
+    def __init__(
+        self, name: str, value: object, expected: str, *, reason: str = "", item: str = ""
+    ) -> None:
+        self.name, self.value, self.expected = name, value, expected
+        self.reason, self.item = reason, item
+        super().__init__(self.text(name), key=name, expected=expected)
 
     def text(self, label: str) -> str:
         """Return the message with another label, such as "--store", in place of the name."""
-        value = f"{self.value}" if isinstance(self.value, int | float) else f'"{self.value}"'
-        reason = f", {self.reason}" if self.reason else ""
-        return f"{label}: found {value}{reason}, allowed: {self.expected}"
+        value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
+        item, reason = (f"{self.item}: " if self.item else ""), self.reason
+        if reason:
+            reason = f" {reason}" if reason.startswith("(") else f", {reason}"
+        return f"{label}: {item}found {value}{reason}, allowed: {self.expected}"
+
+
+class OtherResultError(ParameterError):
+    """A folder that has the result of something else, which is not replaced unasked.
+
+    Attributes
+    ----------
+    command : str
+        The command that made the result.
+    """
+
+    def __init__(self, name: str, value: object, command: str, *, undigested: bool) -> None:
+        self.command = command
+        former = " of a former version, with nothing to compare" if undigested else ""
+        reason = f"which has the result of `{command}`{former}"
+        super().__init__(name, value, "", reason=reason)
+
+    def text(self, label: str) -> str:
+        """Return the message with another label; that of an option names an option."""
+        self.expected = (
+            f"{'--force' if label.startswith('--') else 'force=True'} to replace it, or another "
+            "directory"
+        )
+        return super().text(label)
 
 
 class FormatError(ForebayError, ValueError):

@@ -6,10 +6,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import glob
+import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import tempfile
 import time
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forebay._native import ScenarioError
+from forebay._base.errors import OtherResultError, ParameterError
 
 #: How long the unfinished folder of another process is left alone, in seconds.
 UNFINISHED_S = 3600.0
@@ -313,16 +313,16 @@ UNFINISHED = ".forebay-"
 A_FILE = "a file"
 
 
-def check_folder(out: str | os.PathLike[str], option: str = "--out") -> None:
-    """Refuses a directory that cannot be written to, before the time is spent.
+def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:
+    """Refuse a directory that cannot be written to, before the time is spent.
 
-    `option` is its name in errors. Raises `ScenarioError`.
+    `name` is that of the parameter. Raises `ParameterError`.
     """
     if reason := why_not_writable(Path(out)):
         new = (
             "a directory, new or not" if reason == A_FILE else "a directory that can be written to"
         )
-        raise ScenarioError(f'{option}: found "{out}", {reason}, allowed: {new}')
+        raise ParameterError(name, out, new, reason=reason)
 
 
 def why_not_writable(folder: Path) -> str:
@@ -346,10 +346,10 @@ def reason_of(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def check_file(path: Path, option: str) -> None:
-    """Refuses a file that cannot be written, before the time is spent.
+def check_file(path: Path, name: str) -> None:
+    """Refuse a file that cannot be written, before the time is spent.
 
-    `option` is its name in errors. Raises `ScenarioError`.
+    `name` is that of the parameter. Raises `ParameterError`.
     """
     new = not path.exists()
     try:
@@ -359,46 +359,63 @@ def check_file(path: Path, option: str) -> None:
         if new:
             path.unlink()
     except OSError as error:
-        raise ScenarioError(
-            f'{option}: found "{path}", {reason_of(error)}, allowed: a file that can be '
-            "written, in a directory that exists"
-        ) from error
+        expected = "a file that can be written, in a directory that exists"
+        raise ParameterError(name, path, expected, reason=reason_of(error)) from error
+
+
+def digest_of(facts: object) -> str:
+    """Return the digest of what a result depends on: texts, numbers, lists and tables of them."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def claim(
     out: Path,
     command: str,
+    digest: str,
     *,
     force: bool,
     numbers: str = "metrics.json",
-    option: str = "--out",
-    way: str = "--force",
+    key: str = "digest",
+    name: str = "out",
     seeds: int = 0,
-    growing: bool = False,
 ) -> None:
-    """Refuses a directory that has the result of another command, before the time is spent.
+    """Refuse a directory that has the result of something else, before the time is spent.
 
-    The same command replaces its result, also after its scenario was edited, and so does the same
-    with more seeds. numbers: the file that has the command of a result. option, way: what names the
-    directory in errors, and what replaces it. seeds: of each law at each point.
-    growing: a study, which replaces its result also with other options on how much of it is made,
-    and where. Raises `ScenarioError`.
+    A result is replaced by one of the same digest, with as many seeds or more, and by that of the
+    same command, whose scenario may have been edited.
+
+    Parameters
+    ----------
+    out, command : Path, str
+        The directory, and the command that is to write to it.
+    digest : str
+        Digest of what its numbers depend on.
+    force : bool
+        True to replace any result.
+    numbers, key : str
+        The JSON file of a result, and its key that has the digest.
+    name : str
+        Name of the parameter in errors.
+    seeds : int
+        Seeds of each law at each point, where the digest does not have them.
+
+    Raises
+    ------
+    OtherResultError
+        If the directory has the result of something else, or one that a former version wrote
+        without a digest.
     """
-    found = _found(out / numbers)
-    former = str(found.get("command", ""))
-    if force or not former or _words(former) == _words(command):
+    former = _former(out / numbers)
+    former_command, former_digest = str(former.get("command", "")), former.get(key)
+    if force or not former_command or former_command == command:
         return
-    if growing and _words(former, MORE + GROWING) == _words(command, MORE + GROWING):
+    if former_digest == digest and seeds >= _seeds(former):
         return
-    if seeds > _seeds(found) > 0 and _words(former, MORE) == _words(command, MORE):
-        return
-    raise ScenarioError(
-        f'{option}: found "{out}", which has the result of `{former}`, allowed: {way} to replace '
-        "it, or another directory"
-    )
+    raise OtherResultError(name, out, former_command, undigested=former_digest is None)
 
 
-def _found(numbers: Path) -> dict[str, Any]:
+def _former(numbers: Path) -> dict[str, Any]:
     """What a result says of itself; empty where there is none."""
     try:
         found = json.loads(numbers.read_bytes())
@@ -407,35 +424,9 @@ def _found(numbers: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _seeds(found: dict[str, Any]) -> int:
+def _seeds(former: dict[str, Any]) -> int:
     """How many seeds a result has; 0 where it does not say."""
     try:
-        return len({run["seed"] for run in found["runs"]})
+        return len({run["seed"] for run in former["runs"]})
     except (KeyError, TypeError):
         return 0
-
-
-#: Options that change no number; those that take a value, and those that do not.
-ELSEWHERE, ASIDE = (
-    ("--out", "--page", "--threads", "--store", "--style", "--metric"),
-    ("--no-report", "--force", "--json", "--no-store", "--open", "--retry"),
-)
-#: The option that adds runs, and leaves the others as they are.
-MORE = ("--seeds",)
-#: Options on how much of a study is made, and where.
-GROWING = ("--add-seeds", "--until", "--most-seeds", "--budget", "--limit", "--on")
-
-
-def _words(command: str, aside: tuple[str, ...] = ()) -> list[str]:
-    """The words of a command that change a number; two ways to name a file are the same.
-
-    aside: options with a value that are left out, too.
-    """
-    elsewhere = ELSEWHERE + aside
-    words, found = iter(shlex.split(command)), []
-    for word in words:
-        if word in elsewhere:
-            next(words, None)
-        elif word not in ASIDE and word.partition("=")[0] not in elsewhere:
-            found.append(os.path.normpath(word) if "/" in word else word)
-    return found

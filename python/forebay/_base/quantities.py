@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from forebay._native import ScenarioError, number_and_unit
+from forebay._base.errors import ParameterError, ScenarioError
+from forebay._native import number_and_unit
 
 if TYPE_CHECKING:
     from forebay._native import ParamInfo
@@ -167,7 +168,7 @@ def listed(value: object) -> list[Any]:
 
 def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
     """Return keys and values as the reader of scenarios takes them; one text is one pair. Raises
-    `ScenarioError`."""
+    `ParameterError`."""
     if isinstance(overrides, str):
         return set_pairs([overrides])
     if isinstance(overrides, Mapping):
@@ -178,7 +179,7 @@ def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
             item.partition("=") if isinstance(item, str) else (item[0], "=", toml(item[1]))
         )
         if not separator or not key.strip():
-            raise ScenarioError(f'--set: found "{item}", allowed: KEY=VALUE')
+            raise ParameterError("overrides", item, "KEY=VALUE")
         pairs.append((key.strip(), value.strip()))
     return pairs
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._base import progress, quantities, registries
+from forebay._base.publication import digest_of
 from forebay.campaign import suite_results as results
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.campaign.suite_results import Suite
@@ -34,6 +35,11 @@ class PlannedSuite:
     settings: Settings
     link: Link
     scenarios: Sequence[Scenario]
+
+    def digest(self) -> str:
+        """Return the digest of what the numbers depend on, seeds included."""
+        runs = [(one.experiment.digest, one.experiment.plan.seeds) for one in self.scenarios]
+        return digest_of([self.settings.name, str(self.link), runs])
 
     def run(
         self,

@@ -124,9 +124,9 @@ def link(
                 _say(f"http://{ready.metrics}/metrics")
 
     if flent is not None:
-        publication.check_folder(flent, "--flent")
+        publication.check_folder(flent, "flent")
     if pcap is not None:
-        publication.check_folder(pcap, "--pcap")
+        publication.check_folder(pcap, "pcap")
         pcap.mkdir(parents=True, exist_ok=True)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"

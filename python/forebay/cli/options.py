@@ -185,7 +185,7 @@ def metric_names(given: Sequence[str] | None) -> list[str]:
     from forebay._base.metrics import check_metrics
 
     names = [name.strip() for some in given or () for name in some.split(",")]
-    check_metrics(names, key="--metric")
+    check_metrics(names)
     return names
 
 

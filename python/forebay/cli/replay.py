@@ -75,7 +75,7 @@ def replay(
     if page is not None:
         if paper != replays.ALL:
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
-        publication.check_file(page, "--page")
+        publication.check_file(page, "page")
     with ExitStack() as stack:
         # Claims need the samples of all runs; without a store they are kept for this call alone.
         store = choice.store(making.store, without=making.no_store) or choice.at(

@@ -67,10 +67,11 @@ def run(
         print(line, file=sys.stderr)
     if read.warning:
         print(read.warning, file=sys.stderr)
-    call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
+    name, seeds = result_name(file), len(read.plan.seeds)
+    call = Invocation.begun(output, name, read.command, digest=lambda: read.digest, seeds=seeds)
     out = call.folder
     if flent is not None:
-        publication.check_folder(flent, "--flent")
+        publication.check_folder(flent, "flent")
     samples = out is not None or flent is not None
     load = _load if out is not None and not no_report else None
     (executed,) = call.executed([read], making, samples=samples, meanwhile=load)

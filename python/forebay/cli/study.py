@@ -101,7 +101,9 @@ def study(
     runs.check_writable()
     command = command_line()
     name = f"study-{result_name(file)}"
-    call = Invocation.begun(output, name, command, numbers="study.json", growing=True)
+    call = Invocation.begun(
+        output, name, command, digest=lambda: points.digest, numbers="study.json", key="study"
+    )
     with api.workers(on, making.threads) as workers, _bar() as watch:
         grown = growing.grow(
             points, runs, workers, until=wanted, watch=watch, budget_s=budget_s,

@@ -131,4 +131,4 @@ def validate(
 
 
 def _engine(name: str, link: LinkEngine) -> Engine:
-    return link if name == link.name else known.named(name, "--engines")
+    return link if name == link.name else known.named(name, "engines")

@@ -131,7 +131,7 @@ def check(path: Path) -> None:
         raise ScenarioError(
             f'--export: found "{path}", allowed: a file that ends in {", ".join(ENDINGS)}'
         )
-    publication.check_file(path, "--export")
+    publication.check_file(path, "export")
 
 
 def save(loop: Loop, path: Path) -> None:

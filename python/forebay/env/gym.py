@@ -22,6 +22,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from forebay._base.errors import ParameterError
 from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.env.network import session
 from forebay.experiment.experiment import Source
@@ -97,8 +98,6 @@ start = { uniform = ["0s", "1s"] }
 #: What an observation has, in this order: packets; seconds; shares of the link's capacity, of
 #: arrivals and of arrivals; the law's probability.
 OBSERVED = ("queue_pkts", "delay_s", "utilisation", "dropped", "marked", "p")
-#: How an error of the step begins, which is the scenario's `sample`.
-SAMPLE = "--set: sample: "
 #: What an action may be.
 ACTIONS = ("p", "gains")
 #: Least and most of K_P per packet, and of K_I per packet and second.
@@ -171,14 +170,10 @@ class AqmEnv(gymnasium.Env[Values, Values]):
                 interval=self._interval,
             )
         except ScenarioError as error:
-            # It is an argument of this environment, and no `--set`.
-            key, _, reason = str(error).partition(SAMPLE)
-            if key or not reason:
+            # The step is an argument of this environment.
+            if error.key != "sample":
                 raise
-            allowed = reason.rpartition("allowed: ")[2]
-            raise ScenarioError(
-                f'step: found "{self._overrides["sample"]}", allowed: {allowed}'
-            ) from None
+            raise ParameterError("step", self._overrides["sample"], error.expected) from None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -250,8 +245,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
 
 def _one_of(key: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     if value not in known:
-        allowed = ", ".join(known)
-        raise ScenarioError(f'{key}: found "{value}", allowed: {allowed}')
+        raise ParameterError(key, value, ", ".join(known))
     return value
 
 

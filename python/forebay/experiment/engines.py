@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from forebay._base.errors import ParameterError
 from forebay._base.temporary import temporary_folder
-from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
@@ -131,7 +131,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """As `--engine` has it."""
+        """The name by which it is chosen."""
 
     @property
     def in_words(self) -> str:
@@ -168,12 +168,12 @@ KERNEL = "kernel"
 
 
 def check_repeatable(engine: Engine) -> str:
-    """The version of an engine. Raises `ScenarioError` for one whose runs cannot be kept."""
+    """The version of an engine. Raises `ParameterError` for one whose runs cannot be kept."""
     version = engine.version()
     if version is None:
-        raise ScenarioError(
-            f"--engine: found {engine.name}, no two runs of which are alike, allowed: one whose "
-            f"runs can be kept, such as {PACKETS.name}"
+        expected = f"one whose runs can be kept, such as {PACKETS.name}"
+        raise ParameterError(
+            "engine", engine.name, expected, reason="no two runs of which are alike"
         )
     return version
 
@@ -218,17 +218,17 @@ MODULES = {
 NAMES = (PACKETS.name, *MODULES)
 
 
-def named(name: str | Engine, key: str = "--engine") -> Engine:
+def named(name: str | Engine, key: str = "engine") -> Engine:
     """Return the engine with this name; an engine is returned as it is.
 
-    Raises `ScenarioError` for an unknown name; `key` is what its message is about.
+    Raises `ParameterError` for an unknown name; `key` is that of the parameter.
     """
     if not isinstance(name, str):
         return name
     if name == PACKETS.name:
         return PACKETS
     if name not in NAMES:
-        raise ScenarioError(f'{key}: found "{name}", allowed: {", ".join(NAMES)}')
+        raise ParameterError(key, name, ", ".join(NAMES))
     # Loaded when it is asked for: what an engine needs takes a while.
     engine: Engine = import_module(MODULES[name]).ENGINE
     return engine

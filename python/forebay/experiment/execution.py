@@ -355,7 +355,7 @@ def check_memory(plan: Plan, threads: int, *, samples: bool) -> None:
     raise ScenarioError(
         f'sample: found "{quantities.time(min(point.sample_s for point in plan.points))}", about '
         f"{_in_words(needed)} of samples {what}, allowed: at most {_in_words(free)} here, such as "
-        f"--set sample={quantities.time(_round(sample_s * needed / free))}"
+        f"sample={quantities.time(_round(sample_s * needed / free))}"
         + (_fewer(plan, sum(per_run), under_way, free) if samples else "")
     )
 
@@ -363,7 +363,7 @@ def check_memory(plan: Plan, threads: int, *, samples: bool) -> None:
 def _fewer(plan: Plan, of_all_points: float, under_way: float, free: float) -> str:
     """How many seeds fit, if any do."""
     seeds = math.floor((free - under_way) / (of_all_points * len(plan.laws)))
-    return f" or --seeds {seeds}" if 1 <= seeds < len(plan.seeds) else ""
+    return f" or {seeds} seeds" if 1 <= seeds < len(plan.seeds) else ""
 
 
 def _round(seconds: float) -> float:

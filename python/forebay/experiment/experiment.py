@@ -8,13 +8,15 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.input_file import MOST_DATA_BYTES
-from forebay._base.publication import reason_of
+from forebay._base.publication import digest_of, reason_of
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
 from forebay.experiment.engines import KERNEL, PACKETS, chosen_by
@@ -70,6 +72,20 @@ class Experiment:
         """How many runs there are to make."""
         return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)
 
+    @cached_property
+    def digest(self) -> str:
+        """The digest of all that the numbers depend on but the seeds: engine, points and laws.
+
+        How the file is spelled, its prose and its place are not in it. Of a law in Python it has
+        the contents of the file that it comes from.
+        """
+        from forebay.experiment import run_rows  # loads polars
+
+        made = run_rows.MadeBy(self.engine.name, self.engine.version() or self.engine.name)
+        points = range(len(self.plan.points))
+        configs = [run_rows.configs(self.plan, p, made, prototypes=True) for p in points]
+        return digest_of([self.engine.name, configs])
+
 
 #: A scenario file may have so many bytes; what never ends, such as /dev/zero, has more.
 MOST_BYTES = 16 << 20
@@ -121,7 +137,8 @@ def read(
     lines = automatic_gains.lines(plan)
     unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
     count = "counts" if len(unread) == 1 else "count"
-    warning = f"{name}: {', '.join(unread)} {count} with --engine {KERNEL} alone" if unread else ""
+    keys = ", ".join(unread)
+    warning = f"{name}: {keys} {count} with the engine {KERNEL} alone" if unread else ""
     read = Experiment(
         plan,
         name,
@@ -139,12 +156,10 @@ def read(
 def check_seeds(seeds: int | None) -> None:
     """Raise `ScenarioError` unless `seeds` is a number of seeds, or None."""
     if seeds is not None and (isinstance(seeds, bool) or not hasattr(seeds, "__index__")):
-        raise ScenarioError(
-            f"seeds: {seeds!r} is not a number of seeds; write a whole number of at least 1, "
-            "such as 5 for the seeds 1 to 5"
-        )
+        expected = "a whole number of at least 1, such as 5 for the seeds 1 to 5"
+        raise ParameterError("seeds", repr(seeds), expected)
     if seeds is not None and not 0 <= seeds < 2**32:
-        raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
+        raise ParameterError("seeds", seeds, "a whole number of at least 1")
 
 
 def text_of(source: Source) -> tuple[str, bytes]:

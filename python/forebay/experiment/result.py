@@ -464,9 +464,9 @@ class Result:
         from forebay.report import result_files
 
         publication.check_folder(out, "report")
-        command, way = self.experiment.command, "force=True"
+        of = self.experiment
         publication.claim(
-            Path(out), command, force=force, option="report", way=way, seeds=self.seeds
+            Path(out), of.command, of.digest, force=force, name="report", seeds=self.seeds
         )
         result_files.write_all(self, out)
 

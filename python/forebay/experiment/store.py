@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 import forebay._native as _native
-from forebay._base.errors import StoreError
+from forebay._base.errors import ParameterError, StoreError
 from forebay._base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
 from forebay._base.publication import reason_of
-from forebay._native import Run, ScenarioError, TrafficObserved
+from forebay._native import Run, TrafficObserved
 from forebay.experiment import run_rows as rows
 from forebay.experiment.store_files import (
     DAMAGED,
@@ -70,13 +70,11 @@ class Store(Segments):
         return self.place.address
 
     def _check(self) -> None:
-        """Refuses what is no store of this layout. Raises `ScenarioError`."""
+        """Refuses what is no store of this layout. Raises `ParameterError`."""
         if isinstance(self.place, Folder):
             path = self.place.path
             if path.exists() and not path.is_dir():
-                raise ScenarioError(
-                    f'--store: found "{path}", a file, allowed: a folder, new or not'
-                )
+                raise ParameterError("store", path, "a folder, new or not", reason="a file")
             if not path.exists() or not any(path.iterdir()):
                 return
         try:
@@ -85,28 +83,25 @@ class Store(Segments):
         except FileNotFoundError:
             # An address that is not there yet has no names either.
             if self.place.names(""):
-                raise ScenarioError(
-                    f'--store: found "{self.address}", a folder without {MARK}, allowed: a store, '
-                    "or a folder that is new or empty"
-                ) from None
+                expected = "a store, or a folder that is new or empty"
+                raise self._unusable(f"a folder without {MARK}", expected) from None
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-            raise ScenarioError(
-                f'--store: found "{self.address}", whose {MARK} cannot be read{why}, allowed: a '
-                "store"
-            ) from error
+            raise self._unusable(f"whose {MARK} cannot be read{why}", "a store") from error
         if layout != LAYOUT:
-            raise ScenarioError(
-                f'--store: found "{self.address}", of layout {layout}, allowed: layout {LAYOUT}; '
-                "another version of forebay made it"
-            )
+            expected = f"layout {LAYOUT}; another version of forebay made it"
+            raise self._unusable(f"of layout {layout}", expected)
         self._checked = True
+
+    def _unusable(self, reason: str, expected: str) -> ParameterError:
+        """Return the error about the address of the store."""
+        return ParameterError("store", self.address, expected, reason=reason)
 
     def check_writable(self) -> None:
         """Refuses a place that nothing can be written to, before the time is spent.
 
-        Makes the store where it is not there. Raises `ScenarioError`.
+        Makes the store where it is not there. Raises `ParameterError`.
         """
         try:
             if not self._checked:
@@ -117,10 +112,8 @@ class Store(Segments):
             self.place.write(trial, b"")
             self.place.remove(trial)
         except OSError as error:
-            raise ScenarioError(
-                f'--store: found "{self.address}", {reason_of(error)}, allowed: a folder that can '
-                "be written to, or --no-store"
-            ) from error
+            expected = "a folder that can be written to, or no store at all"
+            raise self._unusable(reason_of(error), expected) from error
 
     def rows_of(
         self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
@@ -219,7 +212,7 @@ class Store(Segments):
         self.put_together()
 
     def check_marked(self) -> None:
-        """Makes the store where it is not there. Raises `ScenarioError`."""
+        """Makes the store where it is not there. Raises `ParameterError`."""
         if not self._checked:
             self.check_writable()
 
@@ -295,7 +288,7 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
     """Removes what is of other versions, with `samples` the arrays and with `failed` the failures
     of this one, and puts segments together. Bytes that this has freed.
 
-    Raises `ScenarioError` where failures stay, since somebody reads all the time.
+    Raises `ParameterError` where failures stay, since somebody reads all the time.
     """
     before = sum(store.place.names("").values())
     present = {
@@ -312,10 +305,8 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
         sound = pl.col("fault").is_null()
         kept = store.read(lambda: store.scan().filter(sound).collect())
         if not store.replace(old, kept):
-            raise ScenarioError(
-                f'--store: found "{store.address}", which others read all the time, allowed: '
-                "one that can be tidied up"
-            )
+            reason = "which others read all the time"
+            raise ParameterError("store", store.address, "one that can be tidied up", reason=reason)
     for name in store.place.names(DAMAGED):
         store.place.remove(name)
     store.put_together(most=1)

@@ -25,7 +25,7 @@ from typing import IO, Any, ParamSpec, Self, TypeVar
 import polars as pl
 
 from forebay._base import input_file
-from forebay._base.errors import StoreError
+from forebay._base.errors import ParameterError, StoreError
 from forebay._native import ScenarioError
 
 #: How a file begins that is not whole yet, and how long one is left alone.
@@ -240,15 +240,14 @@ class Remote:
         try:
             import fsspec  # type: ignore[import-untyped]
         except ImportError as error:
-            raise ScenarioError(
-                f'--store: found "{address}", allowed: a folder; an address needs fsspec: '
-                "pip install fsspec"
-            ) from error
+            expected = "a folder; an address needs fsspec: pip install fsspec"
+            raise ParameterError("store", address, expected) from error
         self.address = address
         try:
             self.files, self.root = fsspec.core.url_to_fs(address)
         except (ImportError, ValueError) as error:
-            raise ScenarioError(f'--store: found "{address}", {error}') from error
+            expected = "a folder, or an address that fsspec knows"
+            raise ParameterError("store", address, expected, reason=str(error)) from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

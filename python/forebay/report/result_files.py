@@ -190,6 +190,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "source": plan.source,
         "engine": result.experiment.made_by,
         "command": result.experiment.command,
+        "digest": result.experiment.digest,
         "inputs": inputs(result.experiment),
         "partial": result.partial,
         **({"shown": list(result.chosen_metrics)} if result.chosen_metrics else {}),

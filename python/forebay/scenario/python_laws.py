@@ -26,6 +26,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError, set_point_pkts
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def load(text: str) -> str | Prototype:
     Raises `ScenarioError` where the file or the name is not there, or the file fails.
     """
     if text.endswith(".py"):
-        raise ScenarioError(f'--law: found "{text}", allowed: a law, or FILE.py:CLASS')
+        raise ParameterError("laws", text, "a law, or FILE.py:CLASS")
     path, separator, _ = text.rpartition(":")
     return _load(text, None) if separator and path.endswith(".py") else text
 
@@ -136,10 +137,10 @@ def _load(kind: str, scenario: str | None) -> Prototype:
     path, _, name = kind.rpartition(":")
     file = Path.cwd() / (Path(scenario).parent if scenario else "") / path
     if not file.is_file():
-        where = f"{scenario}: law.kind" if scenario else "--law"
-        raise ScenarioError(
-            f'{where}: found "{kind}", allowed: FILE.py:CLASS with a file that exists'
-        )
+        expected = "FILE.py:CLASS with a file that exists"
+        if not scenario:
+            raise ParameterError("laws", kind, expected)
+        raise ScenarioError(f'{scenario}: law.kind: found "{kind}", allowed: {expected}')
     module = _module(file, path)
     prototype = getattr(module, name, None)
     if not callable(prototype):
@@ -190,7 +191,7 @@ def _described(prototype: Prototype, kind: str | None) -> Described:
     if label is None:
         label = like.__name__ if isinstance(like, type) else type(like).__name__
     if not isinstance(label, str):
-        raise ScenarioError(f"--law: {name}.label: found {label!r}, allowed: a text")
+        raise ParameterError("laws", label, "a text", item=f"{name}.label")
     file = _file(inspect.unwrap(getattr(prototype, "func", prototype)))
     sha = digest(prototype)
     source = f"{file.name if file else 'Python'}:{name}"
@@ -214,10 +215,10 @@ def _example(prototype: Prototype, name: str, params: list[Parameter]) -> object
     try:
         return prototype()
     except Exception as error:
-        raise ScenarioError(
-            f"--law: {name}: found {error}, allowed: the name of a law, or a class whose only "
-            "arguments are the fields of a dataclass"
-        ) from error
+        expected = (
+            "the name of a law, or a class whose only arguments are the fields of a dataclass"
+        )
+        raise ParameterError("laws", error, expected, item=name) from error
 
 
 def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str, str]]:
@@ -226,12 +227,12 @@ def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str,
         None if key in taken else getattr(like, key, None) for key in ("target", "interval")
     )
     if target is not None:
-        key = f"--law: {label}.target"
+        key = f"{label}.target"
         number = isinstance(target, int | float) and not isinstance(target, bool)
         text = quantities.packets(target) if number and math.isfinite(target) else str(target)
         if not number and not isinstance(target, str):
-            raise ScenarioError(f"{key}: found {target!r}, allowed: a number of packets, or a text")
-        set_point_pkts(key, text, 10**9, 1000)
+            raise ParameterError("laws", target, "a number of packets, or a text", item=key)
+        set_point_pkts(f"law: {key}", text, 10**9, 1000)
         yield "target", text
     if isinstance(interval, str):
         yield "interval", interval
@@ -255,7 +256,7 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
     try:
         hints = typing.get_type_hints(prototype, include_extras=True)
     except NameError as error:
-        raise ScenarioError(f"--law: {name}: found {error}, allowed: types that exist") from error
+        raise ParameterError("laws", error, "types that exist", item=name) from error
     for field in dataclasses.fields(prototype):
         if not field.init:
             continue
@@ -264,10 +265,9 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
         plain = getattr(hint, "__origin__", hint)
         unit = next((extra.name for extra in extras if isinstance(extra, quantities.Unit)), "")
         if plain not in SHAPES:
-            raise ScenarioError(
-                f"--law: {name}.{field.name}: found the type {field.type}, allowed: float, int, "
-                "bool, str, or a type of forebay._base.quantities"
-            )
+            expected = "float, int, bool, str, or a type of forebay.units"
+            item = f"{name}.{field.name}"
+            raise ParameterError("laws", field.type, expected, reason="a type", item=item)
         # The last is the outermost: it narrows what the type itself allows.
         bounds = [extra for extra in extras if isinstance(extra, quantities.Range)]
         low, high = (bounds[-1].low, bounds[-1].high) if bounds else (-math.inf, math.inf)
