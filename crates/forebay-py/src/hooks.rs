@@ -1,4 +1,5 @@
-//! The hooks of a law in Python while it runs: `python/forebay/scenario/python_law_hooks.py` makes the law, and words
+//! The hooks of a law in Python while it runs: `python/forebay/scenario/python_laws.py` makes the
+//! law, and words
 //! what one of them does wrong.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -101,7 +102,7 @@ impl Packet {
     }
 }
 
-/// `forebay.scenario.python_law_hooks.Made`.
+/// `forebay.scenario.python_laws.Made`.
 #[derive(FromPyObject)]
 pub struct Made {
     /// Seconds, or a text with a unit; only beside `sample`.
@@ -133,7 +134,7 @@ impl PyLaw {
         let control = Control::current();
         if let Some(control) = &control {
             let interrupt = || -> PyResult<Arc<dyn Fn() + Send + Sync>> {
-                let module = py.import("forebay.scenario.python_law_hooks")?;
+                let module = py.import("forebay.scenario.python_laws")?;
                 let interrupt = module.getattr("interrupter")?.call0()?.unbind();
                 Ok(Arc::new(move || {
                     // Python has already said what went wrong with it, if anything did.

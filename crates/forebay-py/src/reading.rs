@@ -12,7 +12,7 @@ use crate::record::record;
 use crate::{files, prototype, ScenarioError};
 
 /// Python's modules for what a scenario needs beside its text.
-const SAMPLES: &str = "forebay.scenario.samples";
+const SAMPLES: &str = "forebay.scenario.axes";
 pub const GAINS: &str = "forebay.experiment.automatic_gains";
 
 /// Numbers of laws at a point: the number of the law, and its parameters.

@@ -47,6 +47,8 @@ class About:
     settings: Settings
     link: Link
     command: str
+    #: digest of what the numbers depend on
+    digest: str = ""
 
 
 def comparison(suite: Suite, metrics: Sequence[str] = results.METRICS) -> Table:
@@ -84,6 +86,7 @@ def write_numbers(suite: Suite, about: About, out: Path) -> None:
         "forebay": __version__,
         "title": about.settings.title,
         "command": about.command,
+        "digest": about.digest,
         "link": str(about.link),
         "partial": suite.partial,
         "cases": suite.lines(),

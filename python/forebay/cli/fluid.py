@@ -88,9 +88,9 @@ def fluid(
         read = packets.experiments(source, law or (), set_ or (), seeds)
         packets.check_step(read[0], step_at)
     else:
-        sets = traces.with_windows(set_ or ())
+        overrides = traces.with_windows(set_ or ())
         engine = Fluid(sawtooth)
-        read = [experiment.read(source, laws=law, sets=sets, seeds=1, engine=engine)]
+        read = [experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)]
     for line in read[0].designed:
         print(line, file=sys.stderr)
     call = Invocation.begun(output, f"{result_name(file)}-fluid")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._base import registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 from forebay.cli import completion
 from forebay.cli.declaration import with_options

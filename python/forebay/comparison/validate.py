@@ -19,9 +19,9 @@ from forebay.linux.real_flows import Limits
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay.comparison.engine_comparison import ValidatedScenario
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.scenario.python_laws import Prototype
 
@@ -50,7 +50,7 @@ class Validation:
 def validate(
     scenarios: Source | Sequence[Source],
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     repeats: int = 3,
     attempts: int = 3,
@@ -64,7 +64,7 @@ def validate(
     """Runs scenarios on several engines, and holds each beside the last of them.
 
     scenarios: one scenario or several, as `forebay.run` takes each.
-    laws, sets, seeds: as `forebay.run` takes them; seeds of all engines but "link".
+    laws, overrides, seeds: as `forebay.run` takes them; seeds of all engines but "link".
     repeats: runs of each law on "link", in real time.
     attempts: runs at most for one that is not void.
     links: real runs at a time, each on a link of its own.
@@ -89,7 +89,7 @@ def validate(
 
     def read(source: Source, engine: Engine) -> Experiment:
         count = repeats if engine.name == REAL else seeds
-        return experiment.read(source, laws=laws, sets=sets, seeds=count, engine=engine)
+        return experiment.read(source, laws=laws, overrides=overrides, seeds=count, engine=engine)
 
     experiments = [
         [read(source, engine) for engine in made_by] for source in quantities.listed(scenarios)
@@ -131,4 +131,4 @@ def validate(
 
 
 def _engine(name: str, link: LinkEngine) -> Engine:
-    return link if name == link.name else known.named(name, "--engines")
+    return link if name == link.name else known.named(name, "engines")

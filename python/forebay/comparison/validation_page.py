@@ -146,11 +146,12 @@ def _table(found: ValidatedScenario) -> Table:
     return Table(head, cells, keys=len(head))
 
 
-def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
+def as_json(found: Sequence[ValidatedScenario], command: str, digest: str = "") -> dict[str, Any]:
     """The whole of metrics.json: verdicts, and every run's metrics."""
     return {
         "forebay": __version__,
         "command": command,
+        "digest": digest,
         "scenarios": [
             {
                 "scenario": one.path,
@@ -166,11 +167,17 @@ def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
 
 
 def write_files(
-    found: Sequence[ValidatedScenario], out: Path, command: str, void_lateness: str, void_rate: str
+    found: Sequence[ValidatedScenario],
+    out: Path,
+    command: str,
+    void_lateness: str,
+    void_rate: str,
+    *,
+    digest: str = "",
 ) -> None:
     """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
     numbers: dict[str, Content] = {
-        JSON: as_json(found, command),
+        JSON: as_json(found, command, digest),
         RUNS: runs_table(found),
         DELAYS: delays_table(found),
     }

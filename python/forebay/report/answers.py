@@ -21,7 +21,7 @@ from forebay.report.templates import paragraphs
 
 if TYPE_CHECKING:
     from forebay._native import Plan
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.experiment.steady_state import Measured, SetPoint
 
 #: Goodput of one flow of a traffic.
@@ -31,7 +31,7 @@ A_FLOW = "flow_goodput_bps"
 UNEQUAL = 1.5
 
 
-def answers(result: Runs) -> list[str]:
+def answers(result: Result) -> list[str]:
     """Sentences on the bottleneck, over all points that carried something."""
     points = [p for p, _ in result.points() if p not in result.experiment.idle]
     labels = [result.plan.points[p].label for p in points]

@@ -14,7 +14,7 @@ from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
     from forebay._native import ClassObserved, Observed, PointInfo
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
 #: Of a logarithmic axis; a wait that is shorter is none to a reader.
@@ -23,7 +23,7 @@ LEAST_MS = 0.01
 LEAST_PERCENT = 0.01
 
 
-def delay(result: Runs, point: int, link: int) -> Sheet:
+def delay(result: Result, point: int, link: int) -> Sheet:
     """Share of packets that waited longer than a given time, one curve per law."""
     curves = []
     for index, law in result.laws(point):
@@ -42,7 +42,7 @@ def delay(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def classes(result: Runs, point: int, link: int) -> Sheet:
+def classes(result: Result, point: int, link: int) -> Sheet:
     """Share of the packets of a class that waited no longer, a panel per law that has classes."""
     panels = []
     for index, law in result.laws(point):
@@ -69,7 +69,7 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def completions(result: Runs, point: int, link: int) -> Sheet:
+def completions(result: Result, point: int, link: int) -> Sheet:
     """Share of transfers that took no longer, a panel per traffic, a curve per law."""
     info = result.plan.points[point]
     panels = []
@@ -91,12 +91,12 @@ def completions(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def shows_classes(result: Runs, point: int, link: int) -> bool:
+def shows_classes(result: Result, point: int, link: int) -> bool:
     """Whether any law's queue told classes of packets apart there."""
     return any(result.class_names(point, law, link) for law, _ in result.laws(point))
 
 
-def shows_completions(result: Runs, point: int, link: int) -> bool:
+def shows_completions(result: Result, point: int, link: int) -> bool:
     """Whether any transfer was done there."""
     return bool(over_time.with_transfers(result, point, link))
 
@@ -123,7 +123,7 @@ def waited_no_longer(observed: Sequence[ClassObserved]) -> tuple[Floats, Floats]
     return np.concatenate([delay_ms[:1], delay_ms]), np.concatenate([[0.0], share])
 
 
-def took_s(result: Runs, point: int, law: int, link: int, kind: int) -> Floats:
+def took_s(result: Result, point: int, law: int, link: int, kind: int) -> Floats:
     """Times that the transfers of one traffic took under a law, sorted."""
     seen = result.observed_at(point, law, link)
     return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))
@@ -146,14 +146,14 @@ class Kind:
     alone. more: further sentences.
     """
 
-    sheet: Callable[[Runs, int, int], Sheet]
+    sheet: Callable[[Result, int, int], Sheet]
     title: str
     text: str
-    shows: Callable[[Runs, int, int], bool] = lambda _result, _point, _link: True
+    shows: Callable[[Result, int, int], bool] = lambda _result, _point, _link: True
     every_link: bool = False
-    more: Callable[[Runs, PointInfo, int], str] = lambda _result, _point, _link: ""
+    more: Callable[[Result, PointInfo, int], str] = lambda _result, _point, _link: ""
 
-    def caption(self, result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
+    def caption(self, result: Result, point: PointInfo, link: int) -> tuple[str, str]:
         """Its title, and the text below it."""
         fields = {
             "at": descriptions.at_link(point, link),
@@ -224,7 +224,7 @@ KINDS = {
 }
 
 
-def draw(result: Runs, kind: str, point: int = 0, link: int = 0) -> Plot:
+def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     """Draws one figure of `KINDS`, or of `sweeps.OVERVIEWS`.
 
     point, link: indices in the plan; figures over all points take none.

@@ -14,7 +14,7 @@ from forebay.experiment import descriptions
 from forebay.report import pages, tables, templates
 
 if TYPE_CHECKING:
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
 #: Dots per inch of the picture: a cell of a notebook is about 900 px wide.
@@ -46,7 +46,7 @@ def image(figure: Plot, name: str) -> str:
     return f'<img alt="{escape(name)}" src="data:image/png;base64,{text}" style="max-width:100%">'
 
 
-def summary(result: Runs) -> str:
+def summary(result: Result) -> str:
     """Return the tables of a result, and its first figure."""
     overviews, by_point = pages.page_figures(result)
     figures = [*next(iter(by_point.values()), []), *overviews][:1]

@@ -25,7 +25,7 @@ from forebay.report.templates import html
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.report.moving import MovingFigures
     from forebay.report.plot import Plot
     from forebay.report.tables import Table
@@ -133,7 +133,7 @@ class Section:
     figures: list[PageFigure]
 
 
-def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
+def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
     """The figures over all points, the queue at a glance before them, and those of each point by
     its index.
 
@@ -153,7 +153,7 @@ def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFig
     return overviews, by_point
 
 
-def _glance(result: Runs) -> Iterator[PageFigure]:
+def _glance(result: Result) -> Iterator[PageFigure]:
     """The queue of every law at the first point that carried something, in one panel."""
     from forebay.report import over_time
 
@@ -169,7 +169,7 @@ def _glance(result: Runs) -> Iterator[PageFigure]:
             return
 
 
-def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
+def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
     """The figures of a point; none of a link with nothing to show."""
     from forebay.report.kinds import KINDS
 
@@ -185,7 +185,7 @@ def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
                 yield PageFigure(file, make, *kind.caption(result, point, link), where)
 
 
-def _is_quiet(result: Runs, point: int, link: int) -> bool:
+def _is_quiet(result: Result, point: int, link: int) -> bool:
     """Whether no packet left the link, or hardly any waited in an idle direction."""
     seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
     if not any(sum(one.delay_packets) for one in seen):
@@ -195,13 +195,13 @@ def _is_quiet(result: Runs, point: int, link: int) -> bool:
     )
 
 
-def is_sweep(result: Runs) -> bool:
+def is_sweep(result: Result) -> bool:
     """Whether there are too many points for a section each: then one table has all of them."""
     return len(list(result.points())) > MOST_SECTIONS
 
 
 def page(
-    result: Runs,
+    result: Result,
     overviews: list[PageFigure],
     by_point: dict[int, list[PageFigure]],
     moving: MovingFigures,
@@ -237,7 +237,7 @@ def page(
     )
 
 
-def partial_result(result: Runs) -> str:
+def partial_result(result: Result) -> str:
     """The missing or wrong part; empty for a whole result."""
     if not result.partial:
         return result.experiment.warning
@@ -245,7 +245,7 @@ def partial_result(result: Runs) -> str:
     return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
 
 
-def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
     at_points = result.law_differences
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
@@ -266,9 +266,9 @@ def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[S
         )
 
 
-def single_point_command(result: Runs) -> str:
+def single_point_command(result: Result) -> str:
     """The command whose report has the figures of the first point."""
     _, point = next(result.points())
-    sets = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
-    options = [word for one in sets for word in ("--set", one)]
+    overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
+    options = [word for one in overrides for word in ("--set", one)]
     return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"

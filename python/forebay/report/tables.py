@@ -23,7 +23,7 @@ from forebay._base.metrics import (
 )
 from forebay._base.terminal_table import Column, RowGroup
 from forebay.experiment import descriptions
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.scenario.axes import sweep_axes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from forebay._base.metrics import Metric
     from forebay._native import Plan
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.experiment.table import Cell, LawDifference
 
 
@@ -78,7 +78,7 @@ def mean_text(cell: Cell, metric: Metric) -> str:
     return with_interval(metric.scale * cell.mean, metric.scale * cell.half_width)
 
 
-def laws_table(result: Runs, point: int, link: int, *, seeds: bool = True) -> Table:
+def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> Table:
     """A row for each law: what laws are compared by, and how many seeds it has."""
     shown = [METRICS[name] for name in result.compared()]
     rows = [
@@ -213,7 +213,7 @@ def _in_latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in text)
 
 
-def classes_table(result: Runs, point: int, link: int) -> Table:
+def classes_table(result: Result, point: int, link: int) -> Table:
     """A row for each law and class of its queue."""
     rows = [
         [
@@ -230,7 +230,7 @@ def classes_table(result: Runs, point: int, link: int) -> Table:
     return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
 
 
-def traffic_table(result: Runs, point: int, link: int) -> Table:
+def traffic_table(result: Result, point: int, link: int) -> Table:
     """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
     row has are left out."""
     traffic = result.plan.points[point].traffic
@@ -273,7 +273,7 @@ def designs_table(plan: Plan) -> Table | None:
     return Table(["Point", "Law", "Designed"], rows, keys=3) if rows else None
 
 
-def points_table(result: Runs) -> Table:
+def points_table(result: Result) -> Table:
     """A row for each point, link and law, in the order of the sweep's axes."""
     points = list(result.points())
     swept = sweep_axes({i: point.settings for i, point in points})

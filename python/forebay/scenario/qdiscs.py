@@ -1,7 +1,7 @@
 """Qdiscs of Linux as tc(8) writes them, read as a law, its queue and its link.
 
-`tc_text.py` reads the lines, `shapers.py` the shapers above the queue, `framing.py` what they count
-of a packet; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
+`tc_text.py` reads the lines and what they count of a packet, `shapers.py` the shapers above the
+queue; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 from forebay._base import quantities
 from forebay.scenario import shapers, tc_text
 from forebay.scenario.builder import Law, Value
-from forebay.scenario.framing import NONE, Framing, SizeTable
 from forebay.scenario.router import HEADER_BYTES, device_header_bytes, packets_bps
 from forebay.scenario.shapers import Place, Shaper
-from forebay.scenario.tc_text import Statement, error
+from forebay.scenario.tc_text import NONE, Framing, SizeTable, Statement, error
 
 #: Qdiscs that hold no packets: what comes in, and hooks for classifiers.
 HOOKS = {"ingress", "clsact"}

@@ -18,7 +18,7 @@ from conftest import SCENARIO, Cli, command, line_on_a_terminal
 import forebay
 from forebay._base import metrics as run_metrics
 from forebay.cli.declaration import flowing
-from forebay.experiment import execution, experiment, memory
+from forebay.experiment import execution, experiment
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [
@@ -360,7 +360,7 @@ def test_a_table_fits_and_cuts_nothing(
     assert done.returncode == 0, done.stderr
     table = done.stdout.partition("mean ± half")[0]
     assert max(map(width, table.splitlines())) <= columns
-    result = forebay.run(scenario, sets=["traffic.0.flows=20"])
+    result = forebay.run(scenario, overrides=["traffic.0.flows=20"])
     left_out = table.partition("No room here for:")[2].replace("\n", " ")
     for name in result.compared():
         metric = run_metrics.METRICS[name]
@@ -436,19 +436,20 @@ def test_what_never_ends_is_refused(cli: Cli) -> None:
 def test_too_many_samples_are_refused_in_total(
     scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1e9)
-    read = experiment.read(scenario, sets=["sample=1us"], seeds=10)
+    monkeypatch.setattr(execution, "free_bytes", lambda: 1e9)
+    read = experiment.read(scenario, overrides=["sample=1us"], seeds=10)
     with pytest.raises(forebay.ScenarioError) as refused:
         execution.execute(read, 2)
     line = str(refused.value)
     assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
     # What it names does fit, and hardly more.
-    fits = experiment.read(scenario, sets=[line.split("--set ")[1].split(" or ")[0]], seeds=10)
-    memory.check(fits.plan, 2, samples=True)
-    finer = experiment.read(scenario, sets=["sample=20us"], seeds=10)
-    with pytest.raises(forebay.ScenarioError, match="or --seeds 8"):
-        memory.check(finer.plan, 2, samples=True)
-    memory.check(finer.plan, 2, samples=False)
+    finer = line.split("such as ")[1].split(" or ")[0]
+    fits = experiment.read(scenario, overrides=[finer], seeds=10)
+    execution.check_memory(fits.plan, 2, samples=True)
+    other = experiment.read(scenario, overrides=["sample=20us"], seeds=10)
+    with pytest.raises(forebay.ScenarioError, match="or 8 seeds"):
+        execution.check_memory(other.plan, 2, samples=True)
+    execution.check_memory(other.plan, 2, samples=False)
 
 
 def closed(scenario: Path, redirection: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import SCENARIO
 
-from forebay._base import output
+from forebay.cli import output
 
 #: A name in Latin-1.
 NAME = b"na\xefve".decode("utf-8", "surrogateescape")

@@ -18,7 +18,7 @@ from conftest import Cli
 import forebay
 from forebay import ScenarioError
 from forebay._base import input_file
-from forebay.experiment import flent_reader
+from forebay.experiment import flent
 
 FUZZ = Path(__file__).parents[3] / "fuzz" / "python"
 
@@ -61,7 +61,7 @@ def test_many_small_lists_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.flent"
     file.write_text("[" + "[]," * 2_100_000 + "[]]")
     with pytest.raises(ScenarioError, match=r"more than 2,000,000 lists and tables$"):
-        flent_reader.read(file)
+        flent.read(file)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, data: bytes, reason: str) 
     file = tmp_path / "a.flent"
     file.write_bytes(data)
     with pytest.raises(ScenarioError) as refused:
-        flent_reader.read(file)
+        flent.read(file)
     assert reason in str(refused.value) and str(refused.value).isprintable()
 
 

@@ -74,9 +74,9 @@ def test_a_map_takes_a_set_point_that_is_a_delay(cli: Cli, tmp_path: Path) -> No
 def test_the_designed_scenario_runs(tmp_path: Path, law: str) -> None:
     path = tmp_path / "made.toml"
     # No alpha makes the loop of rates stable here, and only one that is given is taken.
-    sets = {"alpha": 0.15} if law == "avq" else {}
-    path.write_text(design(law, "15Mbit/s", 60, "200ms", packet="500B", sets=sets).toml())
-    result = run(path, sets={"duration": "6s", "measure": ["2s", "6s"]})
+    overrides = {"alpha": 0.15} if law == "avq" else {}
+    path.write_text(design(law, "15Mbit/s", 60, "200ms", packet="500B", overrides=overrides).toml())
+    result = run(path, overrides={"duration": "6s", "measure": ["2s", "6s"]})
     assert result.runs[0].metrics["utilisation"] > 0.5
 
 

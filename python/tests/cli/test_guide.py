@@ -120,7 +120,7 @@ def test_the_example_of_a_parameter_is_taken() -> None:
         law, _, setting = entry.example.partition(" --law ")[2].partition(" --set ")
         if setting and '"' not in setting:
             key, _, value = setting.partition("=")
-            experiment.read(text, laws=[law], sets=[f"{key}={value}"])
+            experiment.read(text, laws=[law], overrides=[f"{key}={value}"])
             tried += 1
     assert tried > 50
 

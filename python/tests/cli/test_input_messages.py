@@ -71,7 +71,7 @@ def test_a_step_of_the_environment_is_named_as_its_argument() -> None:
 
 def test_a_whole_number_may_be_written_as_a_float() -> None:
     text = LINK + flows("reno") + PI
-    result = forebay.run(text, sets=["traffic.0.flows=2e1", "seeds=1"])
+    result = forebay.run(text, overrides=["traffic.0.flows=2e1", "seeds=1"])
     assert result.plan.points[0].traffic[0].flows == 20
 
 
@@ -80,11 +80,11 @@ def test_a_file_that_is_set_may_be_named_as_from_here(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(names.path("arrivals/uplink").with_name("uplink.pcap"), "mine.pcap")
-    sets = ["traffic.0.file=mine.pcap", "seeds=1"]
-    assert forebay.run("arrivals/uplink", laws=["pi"], sets=sets).runs
-    sets = ["traffic.0.file=yours.pcap"]
+    overrides = ["traffic.0.file=mine.pcap", "seeds=1"]
+    assert forebay.run("arrivals/uplink", laws=["pi"], overrides=overrides).runs
+    overrides = ["traffic.0.file=yours.pcap"]
     with pytest.raises(forebay.ScenarioError, match=r"found .yours.pcap., allowed: a file"):
-        forebay.run("arrivals/uplink", sets=sets)
+        forebay.run("arrivals/uplink", overrides=overrides)
 
 
 def warnings(tcp: str, ecn: bool | str, law: str = "pi", link: str = "") -> list[str]:

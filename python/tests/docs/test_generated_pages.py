@@ -137,7 +137,10 @@ def test_what_laws_report_is_on_the_page(tmp_path: Path) -> None:
     path.write_text(LINK.replace("200p", "800p") + ftp + LAW)
     laws = [law["name"] for law in _native.laws()]
     result = forebay.run(
-        path, laws=laws, seeds=1, sets=["duration=50ms", 'measure=["10ms", "50ms"]', "windows=true"]
+        path,
+        laws=laws,
+        seeds=1,
+        overrides=["duration=50ms", 'measure=["10ms", "50ms"]', "windows=true"],
     )
     seen = set(result.samples.columns) - set(of("samples"))
     assert {name for name, _, _ in files.REPORTED} == seen

@@ -53,9 +53,9 @@ def scenario(folder: Path) -> Path:
 
 @needs_guest
 def test_a_quic_stack_runs_as_it_is(tmp_path: Path) -> None:
-    sets = {"traffic.0.flows": 2, "duration": "8s", "measure": '["1s", "8s"]'}
+    overrides = {"traffic.0.flows": 2, "duration": "8s", "measure": '["1s", "8s"]'}
     file = scenario(tmp_path)
-    result = forebay.run(file, laws=["droptail"], sets=sets, seeds=1, engine="kernel")
+    result = forebay.run(file, laws=["droptail"], overrides=overrides, seeds=1, engine="kernel")
     result.report(tmp_path / "out")
     told = json.loads((tmp_path / "out/metrics.json").read_text())["programs"]
     said = {
@@ -72,7 +72,7 @@ def test_a_quic_stack_runs_as_it_is(tmp_path: Path) -> None:
     assert result.samples["arrivals"].sum() == pytest.approx(packets, abs=30)
     drops = result.samples.select(pl.sum_horizontal(pl.col("^.*_drops$").sum())).item()
     assert drops == pytest.approx(sum(int(one[2]) for one in sent if one), abs=30)
-    again = forebay.run(file, laws=["droptail"], sets=sets, seeds=1, engine="kernel")
+    again = forebay.run(file, laws=["droptail"], overrides=overrides, seeds=1, engine="kernel")
     assert np.array_equal(result.samples["queue_pkts"], again.samples["queue_pkts"])
 
 

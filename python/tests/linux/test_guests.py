@@ -19,10 +19,10 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
+from forebay._base.errors import RunError
 from forebay._base.temporary import own_prefix, temporary_folder
 from forebay._native import ScenarioError
 from forebay.experiment import engines, experiment
-from forebay.experiment.run import RunError
 from forebay.linux import guest_placement as placement
 from forebay.linux import guest_run as run
 from forebay.linux import guest_setup as setup
@@ -153,11 +153,11 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 def test_other_engines_say_that_they_pass_the_table_over() -> None:
     table = "[kernel]\noffloads = true\npcap = true\n"
     text = scenario(FTP.format(flows=1), table, duration=5)
-    warned = "scenario: kernel.offloads, kernel.pcap count with --engine kernel alone"
+    warned = "scenario: kernel.offloads, kernel.pcap count with the engine kernel alone"
     assert forebay.run(text).experiment.warning == warned
     # A link keeps packets.
     over_link = experiment.read(text, engine=engines.named("link", "engine"))
-    assert over_link.warning == "scenario: kernel.offloads counts with --engine kernel alone"
+    assert over_link.warning == "scenario: kernel.offloads counts with the engine kernel alone"
     said_nothing = scenario(FTP.format(flows=1), "[kernel]\n", duration=5)
     assert experiment.read(said_nothing).warning == ""
 
@@ -336,8 +336,8 @@ def test_a_guest_has_as_many_flows_as_it_allows() -> None:
     """Linux lets a process open 1024 files, fewer than the sockets of these flows."""
     text = scenario(FTP.format(flows=2000), law='kind = "droptail"', duration=8)
     # Room for the first window of each.
-    sets = {"bottleneck.rate": "100Mbit/s", "bottleneck.buffer": "20000p"}
-    result = forebay.run(text, sets=sets, engine="kernel")
+    overrides = {"bottleneck.rate": "100Mbit/s", "bottleneck.buffer": "20000p"}
+    result = forebay.run(text, overrides=overrides, engine="kernel")
     sent = result.runs[0].flow_goodput_bps
     assert len(sent) == 2000
     assert sum(it > 0 for it in sent) > 1024
@@ -479,7 +479,7 @@ def test_offloads_make_bursts_and_the_queue_sees_packets() -> None:
     flow = FTP.format(flows=1) + 'window = "40p"\n'
     text = scenario(flow, law='kind = "droptail"')
     off = forebay.run(text, engine="kernel")
-    on = forebay.run(text, sets={"kernel.offloads": "true"}, engine="kernel")
+    on = forebay.run(text, overrides={"kernel.offloads": "true"}, engine="kernel")
     for result in (off, on):
         # But for packets in the queue at the end, and of the handshake.
         samples = result.samples
@@ -493,8 +493,8 @@ def test_offloads_make_bursts_and_the_queue_sees_packets() -> None:
 def test_segments_that_nothing_cuts_come_to_the_queue_whole() -> None:
     """They count as the packets that they are on the wire."""
     text = scenario(FTP.format(flows=4), law='kind = "codel"')
-    whole = forebay.run(text, sets={"kernel.offloads": '"all"'}, engine="kernel")
-    cut = forebay.run(text, sets={"kernel.offloads": "true"}, engine="kernel")
+    whole = forebay.run(text, overrides={"kernel.offloads": '"all"'}, engine="kernel")
+    cut = forebay.run(text, overrides={"kernel.offloads": "true"}, engine="kernel")
     samples = whole.samples
     assert int(samples["departed_bytes"].sum()) / int(samples["arrivals"].sum()) > 2000
     for metric in ("utilisation", "goodput_bps"):
@@ -511,7 +511,7 @@ def test_a_full_fifo_is_the_same_under_either_shaper() -> None:
     change = '[[at]]\ntime = "8s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
     for more in ("", change):
         tbf, htb = (
-            forebay.run(text + more, sets={"kernel.shaper": shaper}, engine="kernel")
+            forebay.run(text + more, overrides={"kernel.shaper": shaper}, engine="kernel")
             for shaper in ('"tbf"', '"htb"')
         )
         assert mean(htb, "queue_mean_pkts") == pytest.approx(mean(tbf, "queue_mean_pkts"), abs=0.1)
@@ -605,9 +605,9 @@ def test_settings_of_the_hosts_are_followed() -> None:
     # 20 kB in 42 ms.
     small = {"kernel.sysctls": '{ "net.ipv4.tcp_wmem" = "4096 20000 20000" }'}
     free = forebay.run(text, engine="kernel")
-    held = forebay.run(text, sets=small, engine="kernel")
+    held = forebay.run(text, overrides=small, engine="kernel")
     assert mean(held, "goodput_bps") < 0.5 * mean(free, "goodput_bps")
-    vegas = forebay.run(text, sets={"kernel.tcp": "vegas"}, engine="kernel")
+    vegas = forebay.run(text, overrides={"kernel.tcp": "vegas"}, engine="kernel")
     # It slows down when packets wait.
     assert mean(vegas, "queue_mean_pkts") < 0.5 * mean(free, "queue_mean_pkts")
     for key, value, line in [
@@ -616,7 +616,7 @@ def test_settings_of_the_hosts_are_followed() -> None:
         ("kernel.tcp", "bbr9", r'kernel.tcp: found "bbr9", allowed: .*cubic.*--source DIR'),
     ]:
         with pytest.raises(RunError, match=line):
-            forebay.run(text, sets={key: value}, engine="kernel")
+            forebay.run(text, overrides={key: value}, engine="kernel")
 
 
 @needs_guest

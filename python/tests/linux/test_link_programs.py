@@ -22,10 +22,10 @@ from links import (
 )
 
 import forebay
+from forebay._base.errors import RunError
 from forebay._base.temporary import own_prefix
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
-from forebay.experiment.run import RunError
 from forebay.linux import congestion
 from forebay.linux.flow_mapping import link_plans
 from forebay.linux.link_engine import LinkEngine

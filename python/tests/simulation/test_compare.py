@@ -32,7 +32,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
     results = {
         "large": forebay.run(LINK, seeds=5),
-        "small": forebay.run(LINK, seeds=4, sets={"bottleneck.buffer": "40p"}),
+        "small": forebay.run(LINK, seeds=4, overrides={"bottleneck.buffer": "40p"}),
         "pi": forebay.run(LINK, laws=["pi"], seeds=3),
         "codel": forebay.run(LINK, laws=["codel"], seeds=3),
         "one": forebay.run(LINK, laws=["pi"], seeds=1),
@@ -111,8 +111,8 @@ FIXED = LINK.replace('start = { uniform = ["0s", "1s"] }', 'start = "0s", tcp = 
 def test_seeds_that_change_nothing_are_no_evidence(tmp_path: Path, cli: Cli) -> None:
     assert FIXED != LINK
     for name, buffer in (("a", "100p"), ("b", "101p")):
-        sets = {"bottleneck.buffer": buffer}
-        forebay.run(FIXED, laws="droptail", seeds=4, sets=sets).report(tmp_path / name)
+        overrides = {"bottleneck.buffer": buffer}
+        forebay.run(FIXED, laws="droptail", seeds=4, overrides=overrides).report(tmp_path / name)
     found = forebay.compare(tmp_path / "a", tmp_path / "b")
     assert any(line.difference for line in found.differences)
     assert not any(line.significant for line in found.differences)

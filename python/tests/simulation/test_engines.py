@@ -25,9 +25,9 @@ from forebay._native import Fault, Run, ScenarioError
 from forebay.experiment import descriptions, engines, execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engine import PACKETS, Extras, Key, Planned, RunningBatch
-from forebay.experiment.experiment_runs import Runs
-from forebay.experiment.store_place import sealed_name
+from forebay.experiment.engines import PACKETS, Extras, Key, Planned, RunningBatch
+from forebay.experiment.result import Result
+from forebay.experiment.store_files import sealed_name
 from forebay.fluid.engine import Fluid
 from forebay.linux import LinkError
 from forebay.linux import link_settings as settings
@@ -166,7 +166,7 @@ def who_gets_what(text: str, engine: str | Fluid, seeds: int) -> tuple[dict[str,
 
 
 @pytest.mark.parametrize(
-    ("sets", "off"),
+    ("overrides", "off"),
     [
         ([], 0.06),
         # The same round trip; CUBIC beside Reno.
@@ -174,10 +174,10 @@ def who_gets_what(text: str, engine: str | Fluid, seeds: int) -> tuple[dict[str,
     ],
 )
 def test_who_gets_what_in_the_fluid_is_as_in_packets(
-    sets: list[tuple[str, str]], off: float
+    overrides: list[tuple[str, str]], off: float
 ) -> None:
     text = MIXED
-    for one, other in sets:
+    for one, other in overrides:
         # Of the second traffic alone.
         at = text.rindex(one)
         text = text[:at] + other + text[at + len(one) :]
@@ -236,7 +236,7 @@ def test_marks_of_the_fluid_are_marks() -> None:
 
 
 def test_a_fluid_run_can_be_given_up(scenario: Path) -> None:
-    read = experiment.read(scenario, sets=["duration=180s"], seeds=1)
+    read = experiment.read(scenario, overrides=["duration=180s"], seeds=1)
     batch = Fluid(step="10us").start(read, 1, samples=True, only={(0, 0, 1)})
     end_s = time.monotonic() + 60
     while batch.progress() == 0 and time.monotonic() < end_s:
@@ -258,7 +258,7 @@ def test_a_fluid_run_does_not_depend_on_its_threads(scenario: Path) -> None:
 
 def test_a_store_tells_engines_apart(tmp_path: Path) -> None:
     def run(engine: str) -> execution.Execution:
-        read = experiment.read(SCENARIO, sets=SHORT, seeds=1, engine=engines.named(engine))
+        read = experiment.read(SCENARIO, overrides=SHORT, seeds=1, engine=engines.named(engine))
         return execution.execute(read, 2, store=choice.at(tmp_path / "store"))
 
     packets, fluid = run("packets"), run("fluid")
@@ -279,7 +279,7 @@ def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
     assert rows.configs(plan, 0) == rows.configs(plan, 0, rows.MadeBy("packets", ""))
     assert rows.configs(plan, 0) != rows.configs(plan, 0, rows.MadeBy("fluid", "published"))
     store = choice.at(tmp_path / "store")
-    read = experiment.read(SCENARIO, sets=SHORT, seeds=1)
+    read = experiment.read(SCENARIO, overrides=SHORT, seeds=1)
     execution.execute(read, 2, store=store)
     (name,) = store.segments()
     older = io.BytesIO()
@@ -288,7 +288,7 @@ def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
     store.place.write(
         sealed_name(f"runs/{store.version}/older", older.getvalue()), older.getvalue()
     )
-    longer = experiment.read(SCENARIO, sets=SHORT, seeds=2)
+    longer = experiment.read(SCENARIO, overrides=SHORT, seeds=2)
     assert execution.execute(longer, 2, store=store).found == 4
     # Files with and without the column beside each other.
     assert len(store.segments()) > 1
@@ -348,12 +348,12 @@ class DoubtedRuns:
 
 def test_a_run_with_a_remark_is_told_of_and_not_stored(tmp_path: Path) -> None:
     by, store = Doubted(), choice.at(tmp_path / "store")
-    read = experiment.read(ONE_POINT, sets=SHORT, seeds=2, engine=by)
+    read = experiment.read(ONE_POINT, overrides=SHORT, seeds=2, engine=by)
     told = []
     first = execution.execute(read, 2, lambda now: told.append(now.more), store=store)
     assert len(first.runs) == 4
     assert set(told) <= {", one in doubt", ""}
-    said = [text for text, _ in descriptions.warnings(Runs(read, first))]
+    said = [text for text, _ in descriptions.warnings(Result(read, first))]
     assert "pi: 1 of 2 runs: void, too late." in said
     second = execution.execute(read, 2, store=store)
     assert second.found == 3
@@ -426,7 +426,7 @@ def test_any_two_engines_are_laid_side_by_side(scenario: Path, cli: Cli) -> None
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["law"] for line in lines} == {"pi", "droptail"}
-    by_fluid = forebay.run(scenario, engine="fluid", sets=["traffic.0.flows=20"])
+    by_fluid = forebay.run(scenario, engine="fluid", overrides=["traffic.0.flows=20"])
     for line in lines:
         assert len(line["fluid"]) == len(line["simulated"]) == 2
         delay = line["differences"]["delay"]

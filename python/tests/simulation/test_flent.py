@@ -15,7 +15,7 @@ from conftest import Cli
 
 import forebay
 from forebay import ScenarioError
-from forebay.experiment import flent, flent_reader
+from forebay.experiment import flent
 
 LINK = """\
 title    = "A link"
@@ -35,7 +35,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
         f"{law}-seed{seed}.flent.gz" for law in ("codel", "droptail") for seed in (1, 2)
     ]
     for run, file in zip(result.runs, files, strict=True):
-        read = flent_reader.read(file)
+        read = flent.read(file)
         assert (read.law, read.seed) == (result.plan.laws[run.law], run.seed)
         assert read.flows_bps == pytest.approx(run.flow_goodput_bps, rel=0.01)
         assert read.goodput_bps == pytest.approx(run.metrics["goodput_bps"], rel=0.01)
@@ -74,9 +74,9 @@ def test_a_file_is_what_flent_reads(tmp_path: Path) -> None:
 
 
 def test_many_flows_have_their_sum(tmp_path: Path) -> None:
-    result = forebay.run(LINK, laws=["codel"], seeds=1, sets={"traffic.0.flows": 200})
+    result = forebay.run(LINK, laws=["codel"], seeds=1, overrides={"traffic.0.flows": 200})
     (file,) = flent.write(result, tmp_path)
-    read = flent_reader.read(file)
+    read = flent.read(file)
     assert read.flows_bps == []
     assert read.goodput_bps == pytest.approx(result.runs[0].metrics["goodput_bps"], rel=0.02)
 
@@ -117,7 +117,7 @@ def test_a_file_of_flent_is_read_while_the_load_lasts(tmp_path: Path) -> None:
     before: list[float | None] = [200.0] * 6
     ping = [*before, None, 20.0, *([40.0] * 18), *([300.0] * 5)]
     flow = [*([None] * 6), *([4.0] * 20), *([None] * 5)]
-    read = flent_reader.read(save(tmp_path / "home.flent.gz", theirs(ping, flow)))
+    read = flent.read(save(tmp_path / "home.flent.gz", theirs(ping, flow)))
     assert read.flows_bps == [4e6, 4e6] and read.goodput_bps == 8e6
     # The round trip without a queue cannot be longer than a ping, and the reader hears of it.
     assert sorted(read.delays_s) == pytest.approx([0.0, *([0.02] * 18)])
@@ -152,7 +152,7 @@ def record(results: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def delays_ms(file: Path) -> tuple[float, float]:
-    read = flent_reader.read(file)
+    read = flent.read(file)
     return 1e3 * float(read.delays_s.min()), 1e3 * float(read.delays_s.max())
 
 
@@ -162,7 +162,7 @@ def test_a_standing_queue_is_counted(tmp_path: Path, metadata: dict[str, Any]) -
     are missing or wrong, the flows say when the load was there."""
     told = record({"Ping (ms) ICMP": pings(20, 200), "TCP upload::1": under_load(8)}, **metadata)
     assert delays_ms(save(tmp_path / "a.flent.gz", told)) == pytest.approx((200, 200))
-    assert flent_reader.read(tmp_path / "a.flent.gz").remarks == []
+    assert flent.read(tmp_path / "a.flent.gz").remarks == []
 
 
 def test_without_pings_outside_the_load_the_reader_is_told(tmp_path: Path, cli: Cli) -> None:
@@ -188,7 +188,7 @@ def test_each_host_has_its_own_round_trip(tmp_path: Path) -> None:
         "Ping (ms) ICMP avg-host.example": pings(300, 6),
         "TCP upload::1": under_load(8),
     }
-    read = flent_reader.read(save(tmp_path / "a.flent.gz", record(series)))
+    read = flent.read(save(tmp_path / "a.flent.gz", record(series)))
     assert read.delays_s == pytest.approx(np.full(4 * 300, 6e-3))
 
 
@@ -206,7 +206,7 @@ def test_staged_flows_are_summed_at_each_time(tmp_path: Path) -> None:
         "TCP download sum": under_load(1000),
         "TCP totals": under_load(1000),
     }
-    read = flent_reader.read(save(tmp_path / "a.flent.gz", record(series)))
+    read = flent.read(save(tmp_path / "a.flent.gz", record(series)))
     assert read.goodput_bps == pytest.approx(16e6)
     assert read.flows_bps == pytest.approx([8e6, 2e6, 6e6])
     assert len(read.delays_s) == 0
@@ -222,7 +222,7 @@ def test_units_are_those_of_the_series(tmp_path: Path) -> None:
     units = {"Ping (ms) ICMP": "s", "TCP upload": "Kbits/s", "TCP upload BK": "furlongs"}
     described = {name: {"UNITS": unit} for name, unit in units.items()}
     file = save(tmp_path / "a.flent.gz", record(series, SERIES_META=described))
-    read = flent_reader.read(file)
+    read = flent.read(file)
     assert read.goodput_bps == pytest.approx(8e6)
     assert read.delays_s == pytest.approx(np.full(300, 0.03))
     assert read.remarks == [
@@ -283,7 +283,7 @@ def write(folder: Path) -> Path:
 def test_what_is_no_such_file_is_one_line(tmp_path: Path, told: Any) -> None:
     file = save(tmp_path / "x.flent.gz", told)
     with pytest.raises(ScenarioError, match="is not a data file of flent with pings or goodput: "):
-        flent_reader.read(file)
+        flent.read(file)
 
 
 def test_the_directions_of_a_link_are_never_averaged(tmp_path: Path, cli: Cli) -> None:

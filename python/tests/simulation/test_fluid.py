@@ -286,8 +286,8 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_ack_clocking_settles_pi_as_packets_do() -> None:
-    sets = {"traffic.0.flows": "60", "traffic.1.flows": "10"}
-    (found,) = compare(LOAD_STEP, laws=["pi"], sets=sets, seeds=10, step_s=60)
+    overrides = {"traffic.0.flows": "60", "traffic.1.flows": "10"}
+    (found,) = compare(LOAD_STEP, laws=["pi"], overrides=overrides, seeds=10, step_s=60)
     packets, published, sawtooth = found.rows()
     # As published, rates follow windows with a lag of 1/R, and the loop swings. docs/fluid.md.
     assert published["period_s"] is not None
@@ -336,8 +336,8 @@ def test_a_scenario_s_sender_counts(tmp_path: Path, cli: Cli) -> None:
 def test_cubic_meets_the_packets(tmp_path: Path) -> None:
     path = tmp_path / "red.toml"
     path.write_text(ONE)
-    sets = {"traffic.0.tcp": "linux-cubic", "traffic.0.flows": "60"}
-    (found,) = compare(path, sets=sets)
+    overrides = {"traffic.0.tcp": "linux-cubic", "traffic.0.flows": "60"}
+    (found,) = compare(path, overrides=overrides)
     packets, _, sawtooth = found.rows()
     queue = float(packets["queue_mean_pkts"] or 0)
     assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
@@ -356,26 +356,26 @@ def test_a_fluid_and_a_session_take_what_a_run_takes() -> None:
     head, _, _ = ONE.partition("[[law]]")
     laws = f'{head}[[law]]\nkind = "pi"\ngains = "auto"\n'
     swept = f'{laws}\n[sweep]\n"traffic.0.flows" = "20..40 lin 2"\n'
-    plan = forebay.run(swept, seeds=1, sets=["duration=1s", "measure=['0.5s', '1s']"]).plan
+    plan = forebay.run(swept, seeds=1, overrides=["duration=1s", "measure=['0.5s', '1s']"]).plan
     assert [("20 flows" in one.line, "40 flows" in one.line) for one in plan.designed] == [
         (True, False),
         (False, True),
     ]
     short = {"duration": "1s", "measure": ["0.5s", "1s"]}
-    traces = forebay.fluid.scenario(swept, sets=short)
+    traces = forebay.fluid.scenario(swept, overrides=short)
     assert [(one.point, one.law) for one in traces] == [
         (point.label, law) for point in plan.points for law in plan.laws
     ]
-    session = forebay.session(swept, sets=list(short.items()), target="20p")
+    session = forebay.session(swept, overrides=list(short.items()), target="20p")
     assert session.duration_s == 1.0
     sampled = f'{ONE}\n[sweep]\npoints = "latin 3"\n"traffic.0.flows" = "20..4000 log"\n'
-    labels = [point.label for point in forebay.run(sampled, seeds=1, sets=short).plan.points]
-    assert [one.point for one in forebay.fluid.scenario(sampled, sets=short)] == labels
+    labels = [point.label for point in forebay.run(sampled, seeds=1, overrides=short).plan.points]
+    assert [one.point for one in forebay.fluid.scenario(sampled, overrides=short)] == labels
 
 
 def test_a_scenario_is_the_model_that_one_would_build(tmp_path: Path) -> None:
     """The engine's columns are those of the equations, row by row."""
-    (found,) = fluid.scenario(ONE, sets={"duration": "20s", "measure": "['5s', '20s']"})
+    (found,) = fluid.scenario(ONE, overrides={"duration": "20s", "measure": "['5s', '20s']"})
     red: dict[str, bool | float | str] = {
         "min_th": "100p",
         "max_th": "700p",

@@ -17,8 +17,12 @@ import forebay
 gymnasium = pytest.importorskip("gymnasium", reason="the extra `gym` is not installed")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from forebay.env.aqm_env import DEFAULT  # noqa: E402
-from forebay.env.gym import ENVIRONMENT, OBSERVED, AqmEnv  # noqa: E402
+from forebay.env.gym import (  # noqa: E402
+    DEFAULT,
+    ENVIRONMENT,
+    OBSERVED,
+    AqmEnv,
+)
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gym"
 SHORT = {"duration": "4s"}
@@ -27,7 +31,7 @@ SHORT = {"duration": "4s"}
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("action", ["p", "gains"])
 def test_gymnasium_accepts_it(action: str) -> None:
-    check_env(gymnasium.make(ENVIRONMENT, action=action, sets=SHORT).unwrapped)
+    check_env(gymnasium.make(ENVIRONMENT, action=action, overrides=SHORT).unwrapped)
 
 
 def episode(env: AqmEnv, actions: list[list[float]], **reset: Any) -> list[list[float]]:
@@ -48,7 +52,7 @@ def episode(env: AqmEnv, actions: list[list[float]], **reset: Any) -> list[list[
 
 
 def test_a_seed_gives_the_same_episode() -> None:
-    env = AqmEnv(sets=SHORT)
+    env = AqmEnv(overrides=SHORT)
     actions = [[0.0], [0.05], [0.01]]
     one, again, other = (episode(env, actions, seed=seed) for seed in (1, 1, 2))
     assert one == again != other
@@ -59,11 +63,11 @@ def test_a_seed_gives_the_same_episode() -> None:
 
 def test_observations_are_those_of_a_run() -> None:
     """Under a probability of zero the law is DropTail, and its run the built-in one's."""
-    env = AqmEnv(sets=SHORT, step="50ms")
+    env = AqmEnv(overrides=SHORT, step="50ms")
     rows = np.array(episode(env, [[0.0]], options={"run_seed": 3})[1:])
     law = '[[law]]\nkind = "droptail"\n'
     result = forebay.run(
-        DEFAULT + law, seeds=3, sets={**SHORT, "sample": "50ms"}, laws=["droptail"]
+        DEFAULT + law, seeds=3, overrides={**SHORT, "sample": "50ms"}, laws=["droptail"]
     )
     samples = result.samples.filter(seed=3)
     column = dict(zip(OBSERVED, rows.T, strict=False))
@@ -80,14 +84,14 @@ def test_observations_are_those_of_a_run() -> None:
 def test_actions_reach_the_queue() -> None:
     queues = []
     for p in (0.0, 0.02, 0.2):
-        rows = np.array(episode(AqmEnv(sets=SHORT), [[p]], options={"run_seed": 1})[20:])
+        rows = np.array(episode(AqmEnv(overrides=SHORT), [[p]], options={"run_seed": 1})[20:])
         queues.append(rows[:, 0].mean())
         assert rows[:, OBSERVED.index("p")] == pytest.approx(p)
     assert all(longer > shorter for longer, shorter in pairwise(queues))
 
 
 def test_gains_hold_the_queue_at_the_set_point() -> None:
-    env = AqmEnv(action="gains", sets={"duration": "20s"}, target="50p")
+    env = AqmEnv(action="gains", overrides={"duration": "20s"}, target="50p")
     low, high = env._gains.T
     action = 2 * (np.log([4e-4, 1e-3]) - low) / (high - low) - 1
     assert env.gains(action) == pytest.approx((4e-4, 1e-3))
@@ -102,12 +106,12 @@ def test_gains_hold_the_queue_at_the_set_point() -> None:
 def test_rewards() -> None:
     rewards = {}
     for reward in ("power", "delay", "set_point"):
-        rows = episode(AqmEnv(sets=SHORT, reward=reward), [[0.02]], options={"run_seed": 1})
+        rows = episode(AqmEnv(overrides=SHORT, reward=reward), [[0.02]], options={"run_seed": 1})
         rewards[reward] = np.array([row[-1] for row in rows[1:]])
     assert ((rewards["power"] >= 0) & (rewards["power"] <= 1)).all()
     assert (rewards["delay"] <= 0).all()
     assert (rewards["set_point"] <= 0).all()
-    own = AqmEnv(sets=SHORT, reward=lambda seen: seen.goodput_bps)
+    own = AqmEnv(overrides=SHORT, reward=lambda seen: seen.goodput_bps)
     rows = episode(own, [[0.02]], options={"run_seed": 1})
     # A step may hand over what came earlier, after a hole is filled.
     assert 7e6 < np.mean([row[-1] for row in rows[1:]]) < 10e6
@@ -121,7 +125,7 @@ def test_rewards() -> None:
         ("target", "40", "a queue length"),
         ("step", "40", "a time"),
         ("interval", "1h", "1us to 60s"),
-        ("sets", {"traffic.0.flow": 3}, "flows"),
+        ("overrides", {"traffic.0.flow": 3}, "flows"),
     ],
 )
 def test_settings_that_are_refused(key: str, value: Any, allowed: str) -> None:
@@ -138,7 +142,7 @@ def test_a_session_runs_any_law_in_steps(scenario: Path) -> None:
     with pytest.raises(RuntimeError, match="a law of its own"):
         session.hold(0.1)
     metrics = session.finish().metrics
-    table = forebay.run(scenario, laws=["pi"], seeds=1, sets={"traffic.0.flows": 5}).metrics
+    table = forebay.run(scenario, laws=["pi"], seeds=1, overrides={"traffic.0.flows": 5}).metrics
     assert metrics["queue_mean_pkts"] == table["queue_mean_pkts"][0]
     with pytest.raises(RuntimeError, match="at its end"):
         session.finish()

@@ -63,7 +63,7 @@ def test_a_design_shows_itself() -> None:
 
 
 def test_a_map_is_the_one_of_the_command(tmp_path: Path, cli: Any) -> None:
-    drawn = forebay.map("pi", "15Mbit/s", "10..200", "20..400ms", points=12)
+    drawn = forebay.stability_map("pi", "15Mbit/s", "10..200", "20..400ms", points=12)
     check(drawn._repr_html_(), 2)
     assert isinstance(drawn.plot(), Figure)
     assert sum(drawn.counts().values()) == 144
@@ -78,7 +78,7 @@ def test_a_map_is_the_one_of_the_command(tmp_path: Path, cli: Any) -> None:
     ]:
         given = {"rate": "15Mbit/s", "flows": "10..200", "rtt": "20..400ms"} | keys
         with pytest.raises(forebay.ScenarioError, match=re.escape(why)):
-            forebay.map("pi", given["rate"], given["flows"], given["rtt"])
+            forebay.stability_map("pi", given["rate"], given["flows"], given["rtt"])
 
 
 def test_the_fluid_shows_itself(scenario: Path) -> None:
@@ -113,9 +113,9 @@ def test_the_names_are_there() -> None:
 
 def test_a_report_does_not_replace_another_result(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    sets = {"traffic.0.flows": 5}
-    forebay.run(scenario, laws=["pi"], sets=sets, seeds=2).report(out)
-    other = forebay.run(scenario, laws=["pi"], sets=sets, seeds=1)
+    overrides = {"traffic.0.flows": 5}
+    forebay.run(scenario, laws=["pi"], overrides=overrides, seeds=2).report(out)
+    other = forebay.run(scenario, laws=["pi"], overrides=overrides, seeds=1)
     with pytest.raises(forebay.ScenarioError, match=r"report: found .*allowed: force=True"):
         other.report(out)
     assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 2

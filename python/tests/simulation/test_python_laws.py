@@ -67,7 +67,7 @@ class Recorder:
 
 def test_what_a_prototype_sees(scenario: Path) -> None:
     Recorder.seen = []
-    result = forebay.run(scenario, laws=[Recorder], sets={"traffic.0.flows": 5}, seeds=1)
+    result = forebay.run(scenario, laws=[Recorder], overrides={"traffic.0.flows": 5}, seeds=1)
     # One sample every 10 ms in 4 s; the last falls on the end.
     assert len(Recorder.seen) in (399, 400)
     queue = Recorder.seen[-1]
@@ -83,7 +83,7 @@ def test_what_a_prototype_sees(scenario: Path) -> None:
 def test_intervals(scenario: Path, interval: float | str, samples: int) -> None:
     Recorder.seen = []
     law = type("Timed", (Recorder,), {"interval": interval})
-    forebay.run(scenario, laws=[law], sets={"traffic.0.flows": 5}, seeds=1)
+    forebay.run(scenario, laws=[law], overrides={"traffic.0.flows": 5}, seeds=1)
     assert len(Recorder.seen) in (samples - 1, samples)
 
 
@@ -249,7 +249,7 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
     low, high = (queues[f"law.Relay.target = {pkts}p", "Relay"] for pkts in (20, 60))
     assert low < high
 
-    plan = experiment.read(path, sets=["law.high.interval=20ms"]).plan
+    plan = experiment.read(path, overrides=["law.high.interval=20ms"]).plan
     [first, second] = plan.points[0].laws
     assert (first.label, first.kind, first.target_pkts) == ("Relay", None, 20)
     assert dict(second.params) == {"interval": "20ms", "target": "40p", "high": 0.3}
@@ -279,7 +279,7 @@ def test_parameters_that_are_refused(
 
 def test_hooks_see_single_packets(scenario: Path, hooked: Path) -> None:
     laws = ["pi", *(prototypes_of.load(f"{hooked}:{name}") for name in ("Timid", "Watching"))]
-    result = forebay.run(scenario, laws=laws, seeds=1, sets={"traffic.0.flows": 5})
+    result = forebay.run(scenario, laws=laws, seeds=1, overrides={"traffic.0.flows": 5})
     worst_s = dict(result.metrics.select("law", "delay_p99_s").iter_rows())
     assert worst_s["Timid"] < worst_s["pi"]
     watched = result.samples.filter(law="Watching")
@@ -290,7 +290,7 @@ def test_hooks_see_single_packets(scenario: Path, hooked: Path) -> None:
 def test_random_numbers_come_from_the_seed(scenario: Path, hooked: Path) -> None:
     laws = with_laws(scenario, '[[law]]\nkind = "mine.py:Timid"\ngain = 0.5\nlimit = "5ms"\n')
     one, two = (
-        forebay.run(laws, sets={"traffic.0.flows": 5}, threads=threads) for threads in (1, 2)
+        forebay.run(laws, overrides={"traffic.0.flows": 5}, threads=threads) for threads in (1, 2)
     )
     assert_frame_equal(one.samples, two.samples, check_exact=True)
     seeds = [one.samples.filter(seed=seed)["queue_pkts"].to_list() for seed in (1, 2)]
@@ -372,7 +372,7 @@ def test_a_law_has_its_generator_under_every_engine(scenario: Path, engine: str)
 
 @pytest.mark.parametrize("seeds", [[1, 2], "two", 1.5, True, {}])
 def test_a_number_of_seeds_that_is_none_is_one_line(scenario: Path, seeds: Any) -> None:
-    with pytest.raises(forebay.ScenarioError, match=r"seeds: .* is not a number of seeds"):
+    with pytest.raises(forebay.ScenarioError, match=r"^seeds: found .*, allowed: a whole number"):
         forebay.run(scenario, seeds=seeds)
 
 
@@ -387,12 +387,12 @@ class Threshold(forebay.Controller):
 
 def test_a_class_of_a_notebook_has_parameters(scenario: Path) -> None:
     fixed = partial(Threshold, target=20)
-    sets = {"law.Threshold.target": "80p", "traffic.0.flows": 20}
-    result = forebay.run(scenario, laws=[Threshold], sets=sets, seeds=1)
+    overrides = {"law.Threshold.target": "80p", "traffic.0.flows": 20}
+    result = forebay.run(scenario, laws=[Threshold], overrides=overrides, seeds=1)
     [info] = result.plan.points[0].laws
     assert dict(info.params) == {"interval": "10ms", "target": "80p"}
     # What is already filled in is no parameter.
-    other = forebay.run(scenario, laws=[fixed], sets={"traffic.0.flows": 20}, seeds=1)
+    other = forebay.run(scenario, laws=[fixed], overrides={"traffic.0.flows": 20}, seeds=1)
     [info] = other.plan.points[0].laws
     assert (info.label, info.target_pkts) == ("Threshold", 20)
     means = [one.metrics["queue_mean_pkts"][0] for one in (result, other)]

@@ -358,8 +358,8 @@ def test_every_law_runs_in_every_experiment(tmp_path: Path, path: Path) -> None:
     for file in path.parent.iterdir():
         if file.suffix != ".toml":
             (tmp_path / file.name).symlink_to(file.absolute())
-    sets = {"duration": "300ms", "measure": ["100ms", "300ms"], "sample": "10ms"}
-    result = forebay.run(short, sets=sets, seeds=1)
+    overrides = {"duration": "300ms", "measure": ["100ms", "300ms"], "sample": "10ms"}
+    result = forebay.run(short, overrides=overrides, seeds=1)
     assert not result.partial
     assert {law["name"] for law in laws()} <= set(result.plan.laws) | own
     assert (result.metrics["forwarded_packets"] > 0).all()
@@ -369,9 +369,9 @@ def test_analysis_of_variance_of_identical_laws(tmp_path: Path) -> None:
     """Runs that differ by their seeds alone must look different in one test of twenty."""
     path = tmp_path / "one.toml"
     path.write_text(SCENARIO[: SCENARIO.index("[sweep]")])
-    sets = {"duration": "2s", "measure": ["1s", "2s"]}
+    overrides = {"duration": "2s", "measure": ["1s", "2s"]}
     tests, groups, size = 120, 3, 5
-    result = forebay.run(path, laws=["pi"], sets=sets, seeds=tests * groups * size)
+    result = forebay.run(path, laws=["pi"], overrides=overrides, seeds=tests * groups * size)
     qacd = result.metrics["qacd_pkts"].to_numpy().reshape(tests, groups, size)
     p = [measures.one_way(list(one))[1] for one in qacd]
     # Binomial(120, 0.05): outside this with a probability of 1 in 1000.

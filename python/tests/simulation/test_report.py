@@ -86,7 +86,7 @@ def test_a_link_that_nothing_crosses_has_no_figure(scenario: Path, tmp_path: Pat
     """Beside a bottleneck that is busy; a figure of it would be empty."""
     link = '[[link]]\nname = "side"\nfrom = "a"\nto = "b"\nrate = "1Mbit/s"\nbuffer = "100p"\n'
     scenario.write_text(scenario.read_text() + link)
-    result = forebay.run(scenario, seeds=1, sets=["traffic.0.flows=5"])
+    result = forebay.run(scenario, seeds=1, overrides=["traffic.0.flows=5"])
     result.report(tmp_path / "out")
     names = pages.check((tmp_path / "out" / "report.html").read_text())
     assert "Queue length over time at bottleneck" in names
@@ -164,7 +164,7 @@ def test_axes_have_units_and_a_legend(result: Result) -> None:
 
 def test_no_two_laws_look_alike(scenario: Path) -> None:
     laws = [str(law["name"]) for law in forebay.laws()][:16]
-    result = forebay.run(scenario, laws=laws, sets=["bottleneck.buffer=800p"], seeds=1)
+    result = forebay.run(scenario, laws=laws, overrides=["bottleneck.buffer=800p"], seeds=1)
     lines = result.plot("delay").axes[0].lines
     assert len(lines) > 2 * len(COLOURS)
     looks = {(line.get_color(), str(line._dash_pattern)) for line in lines}  # type: ignore[attr-defined]
@@ -173,7 +173,9 @@ def test_no_two_laws_look_alike(scenario: Path) -> None:
     looks = {(c.get_color(), f"{c._dash_pattern}{c.get_marker()}") for c in curves}
     assert len(looks) == len(laws)
     # Without an axis of numbers there are dots.
-    dots = forebay.run(scenario, laws=laws, sets=["bottleneck.buffer=800p", "traffic.0.flows=5"])
+    dots = forebay.run(
+        scenario, laws=laws, overrides=["bottleneck.buffer=800p", "traffic.0.flows=5"]
+    )
     containers: list[Any] = dots.plot("load").axes[0].containers
     points = [container.lines[0] for container in containers]
     looks = {(d.get_color(), f"{d.get_marker()}{d.get_markerfacecolor()}") for d in points}
@@ -240,7 +242,7 @@ def test_a_report_answers_first() -> None:
     )
     assert "over 3 seeds at the 5 % level" in chance
     # A set-point that the queue is far from.
-    _, target, *_ = sentences(sets={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
+    _, target, *_ = sentences(overrides={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
     assert re.match(r"pi \(\d+ packets for 20 packets\) misses its target by more than", target)
     *_, chance = sentences(seeds=1)
     assert chance.startswith("One seed shows no chance: any difference may be chance")

@@ -166,11 +166,13 @@ def test_flows_of_l4s_alone_miss_no_set_point(tmp_path: Path) -> None:
     assert kinds(found) == []
     assert forebay.study(COUPLED, seeds=1, store=tmp_path / "store").warnings == []
     # A queue that holds the same flows as any other has one.
-    alone = forebay.run(COUPLED.replace("dualpi2", "pi2"), seeds=1, sets=["law.pi2.target=60p"])
+    alone = forebay.run(
+        COUPLED.replace("dualpi2", "pi2"), seeds=1, overrides=["law.pi2.target=60p"]
+    )
     assert 45 < alone.runs[0].metrics["queue_mean_pkts"] < 75
     classic = COUPLED.replace('tcp = "prague", ecn = "l4s"', 'tcp = "reno"')
     few = classic.replace("flows = 4", "flows = 1").replace("300p", "40p")
-    assert "missed" in kinds(forebay.run(few, seeds=1, sets=["law.dualpi2.target=37p"]))
+    assert "missed" in kinds(forebay.run(few, seeds=1, overrides=["law.dualpi2.target=37p"]))
 
 
 SHORT_BUFFER = """

@@ -237,7 +237,7 @@ def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
     capacity = forebay.run(path, seeds=1).samples.group_by("point", maintain_order=True)
     fast, slow = capacity.agg(pl.sum("capacity_bits"))["capacity_bits"]
     assert fast == pytest.approx(4 * slow, rel=0.01)
-    only = forebay.run(path, seeds=1, sets={"bottleneck.rate_trace": "slow"})
+    only = forebay.run(path, seeds=1, overrides={"bottleneck.rate_trace": "slow"})
     assert only.samples["capacity_bits"].sum() == slow
 
 

@@ -23,9 +23,9 @@ from forebay import ScenarioError, _native
 from forebay.campaign import making
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
+from forebay.experiment import store as contents
 from forebay.experiment import store_choice as choice
-from forebay.experiment import store_contents as contents
-from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.result import Result
 from forebay.experiment.store import LAYOUT, MARK, Store
 from forebay.report import result_files
 
@@ -34,9 +34,11 @@ ROOT = Path(__file__).parents[3]
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 
 
-def run(store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True) -> Runs:
-    read = experiment.read(text, sets=SHORT, seeds=seeds)
-    return Runs(read, execution.execute(read, 2, store=store, samples=samples))
+def run(
+    store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True
+) -> Result:
+    read = experiment.read(text, overrides=SHORT, seeds=seeds)
+    return Result(read, execution.execute(read, 2, store=store, samples=samples))
 
 
 @pytest.fixture
@@ -103,11 +105,11 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
         read = experiment.read(
             ROOT / f"experiments/rfc7928/{name}.toml",
             seeds=1,
-            sets=["duration=4s", 'measure=["1s", "4s"]'],
+            overrides=["duration=4s", 'measure=["1s", "4s"]'],
         )
-        fresh = Runs(read, execution.execute(read, 2))
+        fresh = Result(read, execution.execute(read, 2))
         made, stored = (
-            Runs(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
+            Result(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
         )
         assert (made.found, stored.found) == (0, len(fresh.runs))
         assert result_files.numbers(stored) == result_files.numbers(fresh)
@@ -122,7 +124,7 @@ def test_only_what_is_new_is_run(at: Path) -> None:
     assert run(choice.at(at), seeds=3).found == 4
     more = run(choice.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
     assert (more.found, len(more.runs)) == (4, 6)
-    # Runs without samples do for tables alone, and not where samples are asked for.
+    # Result without samples do for tables alone, and not where samples are asked for.
     assert run(choice.at(at), seeds=4, samples=False).found == 12
     assert run(choice.at(at), seeds=4).found == 12
     assert run(choice.at(at), seeds=4).found == 16
@@ -144,8 +146,10 @@ def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
     from forebay.scenario.python_laws import load
 
     for _ in range(2):
-        read = experiment.read(SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], sets=SHORT)
-        found = Runs(read, execution.execute(read, 2, store=choice.at(at)))
+        read = experiment.read(
+            SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], overrides=SHORT
+        )
+        found = Result(read, execution.execute(read, 2, store=choice.at(at)))
     # Only pi is there the second time, at two points with two seeds.
     assert (found.found, len(found.runs)) == (4, 8)
 
@@ -167,7 +171,7 @@ def test_rows_that_stand_twice_count_once(at: Path) -> None:
 def _fill(at: Path, seeds: range) -> None:
     store = choice.at(at)
     for seed in seeds:
-        one = experiment.read(SCENARIO, sets=SHORT, seeds=seed)
+        one = experiment.read(SCENARIO, overrides=SHORT, seeds=seed)
         execution.execute(one, 1, store=store, samples=False)
         store.put_together(most=4)
 

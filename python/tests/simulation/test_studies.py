@@ -33,9 +33,9 @@ from forebay.cli.study import _end
 from forebay.control import fitted_gains
 from forebay.experiment import descriptions, experiment
 from forebay.experiment import run_rows as rows
+from forebay.experiment import store as designs
 from forebay.experiment import store_choice as choice
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
 from forebay.scenario import python_laws
 
 #: Of 4 × 2 × 2 points, droptail is alike at the values of max_p.
@@ -137,24 +137,24 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
 
 def test_a_sample_may_be_set_to_another_size() -> None:
     text = sweep('points = "sobol 64"\n"bottleneck.rate" = "1..100Mbit/s log"')
-    few = Points(text, sets=["sweep.points=sobol 8"])
+    few = Points(text, overrides=["sweep.points=sobol 8"])
     assert (len(few), len(Points(text))) == (8, 64)
     # Sobol's first points are the same whatever their number, and so are their runs.
     assert [few.sweep.row(i) for i in range(8)] == [Points(text).sweep.row(i) for i in range(8)]
     with pytest.raises(ScenarioError, match="a power of 2 for sobol"):
-        Points(text, sets=["sweep.points=sobol 7"])
+        Points(text, overrides=["sweep.points=sobol 7"])
     with pytest.raises(ScenarioError, match="beside a range"):
-        Points(SMALL, sets=["sweep.points=sobol 8"])
+        Points(SMALL, overrides=["sweep.points=sobol 8"])
 
 
 def test_a_key_that_is_set_is_not_varied() -> None:
-    points = Points(SMALL + GRID, sets=["traffic.0.flows=3"])
+    points = Points(SMALL + GRID, overrides=["traffic.0.flows=3"])
     assert (len(points), points.keys) == (4, ["bottleneck.rate", "law.red.max_p"])
     # As in a run, the keys beside it still vary.
     zipped = sweep('"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]')
-    points = Points(zipped, sets=["traffic.0.flows=3"])
+    points = Points(zipped, overrides=["traffic.0.flows=3"])
     assert [points.sweep.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
-    run = experiment.read(zipped, sets=["traffic.0.flows=3"]).plan
+    run = experiment.read(zipped, overrides=["traffic.0.flows=3"]).plan
     assert [list(point.settings.values()) for point in run.points] == [["2Mbit/s"], ["4Mbit/s"]]
 
 
@@ -163,7 +163,7 @@ def test_the_frame_is_that_of_single_runs(whole: Study) -> None:
     # Droptail has a row at each point, though it is run once for both values of max_p.
     assert frame.height == 16 * 2 * SEEDS
     assert whole.store.scan().collect().height == CONFIGS * SEEDS
-    one = forebay.run(SMALL, sets={"traffic.0.flows": 10, "bottleneck.rate": "8Mbit/s"})
+    one = forebay.run(SMALL, overrides={"traffic.0.flows": 10, "bottleneck.rate": "8Mbit/s"})
     at = (pl.col("traffic.0.flows") == 10) & (pl.col("bottleneck.rate") == 8e6)
     for law in ("red", "droptail"):
         here = frame.filter(at & (pl.col("law") == law) & (pl.col("law.red.max_p") == 0.1))
@@ -412,8 +412,8 @@ def test_only_laws_that_ask_are_designed(
     assert (done.returncode, done.stderr) == (0, "")
     options = {words[0].removeprefix("--"): words[1]} if words else {}
     laws = [options["law"]] if "law" in options else []
-    sets = [options["set"]] if "set" in options else []
-    assert Points(text, laws=laws, sets=sets).gains.laws == asking
+    overrides = [options["set"]] if "set" in options else []
+    assert Points(text, laws=laws, overrides=overrides).gains.laws == asking
 
 
 def test_a_run_and_a_study_have_the_same_gains(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     assert len(set(designed)) <= DESIGNED + 1
     assert found.designs_s > 0
     # Nor for any where the list of the study is there.
-    few = Points(text, sets=["sweep.points=sobol 2"])
+    few = Points(text, overrides=["sweep.points=sobol 2"])
     made = making.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
     assert made.made == 2 * 2 * 2
     assert estimate(few, choice.at(tmp_path / "few"), 2).design_s == 0
@@ -577,7 +577,7 @@ def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
     both = Points(f'{laws}[sweep]\n"traffic.0.tcp" = ["linux-reno", "linux-cubic"]\n')
     assert [both.sweep.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
     assert both.gains.of_point(0) == both.gains.of_point(1)
-    alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
+    alone = Points(laws, overrides=["traffic.0.tcp=linux-cubic"])
     assert alone.gains.of_point(0) != both.gains.of_point(1)
 
 
@@ -661,7 +661,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_code_that_designs_is_in_the_version() -> None:
-    names = {path.name for path in designs.sources()}
+    names = {path.name for path in designs.design_sources()}
     assert {"fitted_gains.py", "designed_law.py", "automatic_gains.py"} <= names
     assert any(name.startswith("_native") for name in names)
 
@@ -674,11 +674,11 @@ def test_json_has_the_lines_of_a_run(cli: Cli, tmp_path: Path) -> None:
     text = text.replace("rtt    =", f"{path}rtt    =").replace("[[law]]", f"{other}[[law]]", 1)
     file = tmp_path / "lines.toml"
     file.write_text(f'{text}[sweep]\n"traffic.0.flows" = "2..8 log 3"\n')
-    sets = ["--set", "bottleneck.rate=3Mbit/s", "--seeds", "2"]
+    overrides = ["--set", "bottleneck.rate=3Mbit/s", "--seeds", "2"]
     store = ["--store", str(tmp_path / "store")]
 
     def lines(command: str, *more: str) -> list[dict[str, object]]:
-        done = cli(command, str(file), *sets, "--json", *more)
+        done = cli(command, str(file), *overrides, "--json", *more)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) | {"costs": None} for line in done.stdout.splitlines()]
 

@@ -59,11 +59,16 @@ def test_its_own_link_changes_nothing() -> None:
 
 
 def test_a_suite_takes_what_a_run_takes() -> None:
-    sets = ["duration=9s", 'measure=["3s", "9s"]', "law.pi.target=7p", "traffic.0.flows=2..4 3"]
+    overrides = [
+        "duration=9s",
+        'measure=["3s", "9s"]',
+        "law.pi.target=7p",
+        "traffic.0.flows=2..4 3",
+    ]
     with pytest.raises(ScenarioError, match=r'traffic\.0\.flows: found "2\.\.4 3"'):
-        scenarios.plan(SETTINGS, FILES[:1], ["pi"], SETTINGS.link, 1, sets)
+        scenarios.plan(SETTINGS, FILES[:1], ["pi"], SETTINGS.link, 1, overrides)
     at = scenarios.link("20Mbit/s,50ms")
-    (one,) = scenarios.plan(SETTINGS, FILES[:1], ["pi", "codel"], at, 1, sets[:3])
+    (one,) = scenarios.plan(SETTINGS, FILES[:1], ["pi", "codel"], at, 1, overrides[:3])
     point = one.experiment.plan.points[0]
     assert (point.duration_s, point.links[0].rate_bps) == (9.0, 20_000_000)
     # What is set wins over what the suite designs.

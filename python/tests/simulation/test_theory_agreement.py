@@ -146,7 +146,7 @@ def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
             made = None
     path = tmp_path / "made.toml"
     path.write_text(made.toml())
-    found = run(path, sets={"bottleneck.ecn": True, "traffic.0.ecn": True}, seeds=2)
+    found = run(path, overrides={"bottleneck.ecn": True, "traffic.0.ecn": True}, seeds=2)
     means = [one.metrics["queue_mean_pkts"] for one in found.runs]
     # TCP's sawteeth need up to a fifth less signal than p·W² = 2 (docs/fluid.md).
     assert float(np.mean(means)) == pytest.approx(made.queue_pkts, rel=0.3), made.link

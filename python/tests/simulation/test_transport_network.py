@@ -70,7 +70,7 @@ def sender(
 ) -> tuple[list[tuple[float, str, str]], dict[str, float]]:
     """A window that grows by one a round trip, and is halved; what came of it."""
     network = forebay.Network(
-        scenario + CUBIC, law=law, seed=seed, sets={"bottleneck.buffer": "80p"}
+        scenario + CUBIC, law=law, seed=seed, overrides={"bottleneck.buffer": "80p"}
     )
     seen: list[tuple[float, str, str]] = []
     window, under_way = 2.0, 0

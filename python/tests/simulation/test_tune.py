@@ -217,7 +217,7 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
 def test_packets_run_with_keys_of_the_caller() -> None:
     """Marks in place of drops, and other laws with designed gains: what is tested says so."""
     marked = {"bottleneck.ecn": True, "traffic.0.ecn": True}
-    result = tune(RATE, RTT, FLOWS, laws=["pi"], seeds=2, sets=marked, gains="auto")
+    result = tune(RATE, RTT, FLOWS, laws=["pi"], seeds=2, overrides=marked, gains="auto")
     assert result.chosen is not None
     beside = {one.candidate.label: dict(one.candidate.params) for one in result.tested[1:]}
     wanted = fitted_gains.OperatingRange(20_000_000, 1000, (0.1, 0.1), 250, (5, 10))
@@ -678,9 +678,15 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"tcp": "bbr"}, '--tcp: found "bbr", allowed: reno, linux-reno, cubic, dctcp, prague'),
         ({"tcp": "prague", "laws": ["dualpi2"]}, '--tcp: found "prague" with dualpi2, which'),
-        ({"sets": {"law.0.a": 1}}, "--set: found law.0.a, allowed: keys of the runs that no other"),
-        ({"sets": ["bottleneck.rate=1Mbit/s"]}, "--set: found bottleneck.rate, allowed: keys"),
-        ({"sets": ["bottleneck.colour=1"]}, "bottleneck.colour: found a key that is not known"),
+        (
+            {"overrides": {"law.0.a": 1}},
+            "--set: found law.0.a, allowed: keys of the runs that no other",
+        ),
+        ({"overrides": ["bottleneck.rate=1Mbit/s"]}, "--set: found bottleneck.rate, allowed: keys"),
+        (
+            {"overrides": ["bottleneck.colour=1"]},
+            "bottleneck.colour: found a key that is not known",
+        ),
         ({"gains": "rule"}, '--gains: found "rule", allowed: paper, auto'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),

@@ -92,8 +92,8 @@ def at_points() -> list[attach_table.Place]:
     """The study of docs/reality-attached.md, without designs."""
     study = TABLE.with_suffix(".toml").read_text()
     ((keys, rows),) = tomllib.loads(study)["sweep"].items()
-    sets = [dict(zip(keys.split(", "), row, strict=True)) for row in rows]
-    return [attach_table.Place(n, attach_table.at(study, row)) for n, row in enumerate(sets)]
+    overrides = [dict(zip(keys.split(", "), row, strict=True)) for row in rows]
+    return [attach_table.Place(n, attach_table.at(study, row)) for n, row in enumerate(overrides)]
 
 
 def test_the_first_runs_have_every_pair_of_values() -> None:

@@ -25,13 +25,13 @@ from forebay.control.published_plant import PublishedPlant
 from forebay.report import design_reasons as reasons
 
 
-def of(text: str, **sets: str) -> Design:
+def of(text: str, **overrides: str) -> Design:
     """`forebay design …` as it is typed."""
     law, *words = text.split()
     options: dict[str, Any] = {
         key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)
     }
-    return design(law, flows=float(options.pop("flows")), sets=sets, **options)
+    return design(law, flows=float(options.pop("flows")), overrides=overrides, **options)
 
 
 # --- margins at z = −1 ------------------------------------------------------------------------
@@ -114,10 +114,10 @@ def test_a_delay_that_is_added_acts_in_parts_of_an_interval(text: str) -> None:
 
 
 def test_cells_without_equilibrium_are_no_stable_cells(cli: Cli, tmp_path: object) -> None:
-    sets = ["target=80p", "gamma=0.2", "alpha=0.01", "interval=4ms"]
+    overrides = ["target=80p", "gamma=0.2", "alpha=0.01", "interval=4ms"]
     done = cli(
         *["map", "rem", "--rate", "40Mbit/s", "--flows", "5..1500", "--rtt", "10..400ms"],
-        *[word for one in sets for word in ("--set", one)],
+        *[word for one in overrides for word in ("--set", one)],
         *["--simulate", "0", "--points", "60", "--out", "map"],
     )
     assert done.returncode == 0, done.stderr
@@ -161,7 +161,7 @@ def test_red_rests_where_its_profile_has_what_tcp_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sets", "says"),
+    ("text", "overrides", "says"),
     [
         (
             "red --rate 40Mbit/s --flows 220 --rtt 10ms --target 290p --buffer 1000p",
@@ -176,10 +176,10 @@ def test_red_rests_where_its_profile_has_what_tcp_needs() -> None:
     ],
 )
 def test_a_design_without_equilibrium_is_one_line(
-    text: str, sets: dict[str, str], says: str
+    text: str, overrides: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ScenarioError) as caught:
-        of(text, **sets)
+        of(text, **overrides)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -224,7 +224,7 @@ def test_pd_red_is_what_its_delay_equation_does(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "sets"),
+    ("law", "overrides"),
     [
         ("pi", {"a": "1e-5", "b": "1e-5"}),
         ("pid", {"k_p": "2e-5", "k_i": "0", "k_d": "0"}),
@@ -233,10 +233,10 @@ def test_pd_red_is_what_its_delay_equation_does(text: str) -> None:
     ],
 )
 def test_without_an_integral_the_queue_settles_where_the_fluid_does(
-    law: str, sets: dict[str, str]
+    law: str, overrides: dict[str, str]
 ) -> None:
     text = f"{law} --rate 30Mbit/s --flows 60 --rtt 100ms --target 90p --buffer 1500p"
-    made = of(text, **sets)
+    made = of(text, **overrides)
     params = {key: float(value) if value[-1].isdigit() else value for key, value in made.params}
     link = fluid.Bottleneck(law, "30Mbit/s", 1500, params=params)
     trace = fluid.run(fluid.Model([link], [fluid.Class(60, "100ms", marks=True)], "300s"))

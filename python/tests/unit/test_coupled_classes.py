@@ -24,7 +24,7 @@ from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.loop import Loop
-from forebay.experiment.run import run
+from forebay.experiment.result import run
 
 
 def made(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:
@@ -211,7 +211,7 @@ def test_packets_rest_where_the_model_does(tcp: str, l4s_flows: float, tmp_path:
     one = made(l4s_flows=l4s_flows)
     path = tmp_path / "made.toml"
     path.write_text(one.toml())
-    result = run(path, sets={"traffic.0.ecn": True, "traffic.1.tcp": tcp}, seeds=3)
+    result = run(path, overrides={"traffic.0.ecn": True, "traffic.1.tcp": tcp}, seeds=3)
     # The queue of both is shorter than the set-point, which is of the delay.
     assert result.warnings == []
     rests = both(one)
@@ -250,6 +250,6 @@ def test_a_law_that_is_not_coupled_refuses_l4s_flows() -> None:
     with pytest.raises(ScenarioError, match=r"--l4s-flows: found 5 with pie, .* allowed: 0, or"):
         made("pie")
     with pytest.raises(ScenarioError, match="without an integral"):
-        design("dualpi2", "40Mbit/s", 10, "30ms", sets={"alpha": 0}, l4s_flows=5)
+        design("dualpi2", "40Mbit/s", 10, "30ms", overrides={"alpha": 0}, l4s_flows=5)
     with pytest.raises(ScenarioError, match="--l4s-flows: found -1"):
         made(l4s_flows=-1)

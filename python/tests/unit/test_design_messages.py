@@ -17,7 +17,7 @@ LINK = ("15Mbit/s", 60, "200ms", "500B")
 
 
 def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
-    made = design("pi", *LINK, sets={"a": "1e-3", "b": "9.9e-4"})
+    made = design("pi", *LINK, overrides={"a": "1e-3", "b": "9.9e-4"})
     assert made.margins is not None
     assert not made.stable
     assert math.isnan(made.margins.phase_deg)
@@ -32,7 +32,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
 
 
 def test_gains_by_hand_are_the_only_ones_told() -> None:
-    made = design("pi", *LINK, sets={"a": "2e-5", "b": "1.99e-5"})
+    made = design("pi", *LINK, overrides={"a": "2e-5", "b": "1.99e-5"})
     assert made.gains == {}
     assert made.as_json()["gains"] == {}
     assert dict(made.params)["a"] == "2e-5"
@@ -42,7 +42,7 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "sets", "said"),
+    ("law", "overrides", "said"),
     [
         ("pi", {"a": "1e-4"}, "found a without b, allowed: all of a, b of pi, or none"),
         ("pi", {"a": "1e-4", "beta": "0.3"}, "found a without b"),
@@ -57,10 +57,10 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
     ],
 )
 def test_some_coefficients_without_the_others_are_refused(
-    law: str, sets: dict[str, str], said: str
+    law: str, overrides: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ScenarioError, match=said):
-        design(law, *LINK, sets=sets)
+        design(law, *LINK, overrides=overrides)
 
 
 def test_automatic_gains_take_no_coefficient_alone() -> None:
@@ -72,7 +72,7 @@ def test_automatic_gains_take_no_coefficient_alone() -> None:
 
 def test_a_long_interval_is_blamed_and_not_the_gain_that_it_gives() -> None:
     with pytest.raises(ScenarioError) as refused:
-        design("pi", "100Mbit/s", 60, "20ms", sets={"interval": "500ms"})
+        design("pi", "100Mbit/s", 60, "20ms", overrides={"interval": "500ms"})
     assert str(refused.value).startswith('--set: found interval="500ms", with which pi')
     assert str(refused.value).endswith("allowed: a shorter interval")
 

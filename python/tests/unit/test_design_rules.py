@@ -124,8 +124,8 @@ def test_more_flows_of_reno_in_pies_rule_are_more_gain() -> None:
 def in_packets(made: Design, duration_s: float = 60) -> dict[str, float]:
     """Metrics of one run of a design's own scenario, of its second half."""
     span = [f"{duration_s / 2:g}s", f"{duration_s:g}s"]
-    sets = {"duration": span[1], "measure": span, "seeds": 1}
-    rows = forebay.run(made.toml(), sets=sets).summary().iter_rows(named=True)
+    overrides = {"duration": span[1], "measure": span, "seeds": 1}
+    rows = forebay.run(made.toml(), overrides=overrides).summary().iter_rows(named=True)
     return {row["metric"]: row["mean"] for row in rows}
 
 
@@ -151,7 +151,7 @@ def test_pie_marks_whom_marks_steer() -> None:
     got = in_packets(made, 40)
     assert got["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.03)
     assert got["queue_std_pkts"] < 0.15 * made.queue_pkts
-    asked = design("pie", "188Mbit/s", 68, "39.3ms", tcp="dctcp", sets={"mark_up_to": "0.2"})
+    asked = design("pie", "188Mbit/s", 68, "39.3ms", tcp="dctcp", overrides={"mark_up_to": "0.2"})
     assert dict(asked.params)["mark_up_to"] == "0.2" and asked.gains
     assert "mark_up_to" not in dict(design("pie", "188Mbit/s", 68, "39.3ms").params)
 
@@ -169,7 +169,7 @@ def test_a_loop_of_rates_that_nothing_makes_stable_is_refused() -> None:
     link = ("188Mbit/s", 68, "39.3ms")
     with pytest.raises(ScenarioError, match="stable with no alpha: with 17 packets a flow"):
         design("avq", *link)
-    by_hand = design("avq", *link, sets={"alpha": "0.1"})
+    by_hand = design("avq", *link, overrides={"alpha": "0.1"})
     assert not by_hand.stable and dict(by_hand.params)["alpha"] == "0.1"
     assert design("avq", "15Mbit/s", 230, "200ms", packet="1000B", target="20p").stable
 

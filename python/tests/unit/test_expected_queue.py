@@ -189,7 +189,7 @@ def test_a_stable_loop_does_not_swing() -> None:
 def test_a_gain_beyond_every_balance_has_no_cycle() -> None:
     """A thousand times too much: the design says that it is unstable, and no more."""
     far = design(
-        "pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p", sets={"a": 0.5, "b": 0.49}
+        "pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p", overrides={"a": 0.5, "b": 0.49}
     )
     assert not far.stable
     assert far.cycle is None

@@ -220,11 +220,11 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
     assert params(read, 1)["min_th"] == "5p"
     # What it became is a scenario as any other.
     assert params(experiment.read(read.text)) == mine
-    assert params(experiment.read(file, sets=["law.pi.target=30p"]))["target"] == "30p"
-    other = experiment.read(file, sets=["law.old.gains=auto"])
+    assert params(experiment.read(file, overrides=["law.pi.target=30p"]))["target"] == "30p"
+    other = experiment.read(file, overrides=["law.old.gains=auto"])
     assert len(other.designed) == 2
     assert params(other, 1)["min_th"] != "5p"
-    named = experiment.read(file, laws=["pi2"], sets=["law.pi2.gains=auto"])
+    named = experiment.read(file, laws=["pi2"], overrides=["law.pi2.gains=auto"])
     assert named.plan.laws == ["pi2"]
     assert params(named)["alpha"] != params(experiment.read(file, laws=["pi2"]))["alpha"]
 
@@ -256,7 +256,7 @@ def test_each_point_of_a_sweep_is_a_link_of_its_own(tmp_path: Path) -> None:
     # Two designs have no one place in the file, so it says that there are two.
     assert "[[law]] # 2 designs, for the points of the sweep" in read.text
     assert experiment.read(read.text).designed == read.designed
-    result = forebay.run(swept, sets=["duration=2s", 'measure=["1s", "2s"]'])
+    result = forebay.run(swept, overrides=["duration=2s", 'measure=["1s", "2s"]'])
     of_pi = result.metrics.filter(pl.col("law") == "pi").sort("traffic.0.flows")
     numbers = [json.loads(text)["a"] for text in of_pi["parameters"]]
     assert numbers == pytest.approx([float(dict(it.params)["a"]) for it in (few, few, many, many)])

@@ -25,7 +25,7 @@ def test_a_step_stands_where_rfc_8033_has_it() -> None:
     made = design("pie", "30Mbit/s", 80, "200ms")
     p0 = made.point.probability
     assert p0 > AT_ONE_PERCENT
-    slow = design("pie", "30Mbit/s", 60, "200ms", sets={"crossover": "0.5"})
+    slow = design("pie", "30Mbit/s", 60, "200ms", overrides={"crossover": "0.5"})
     found = gain_step(slow)
     assert found is not None
     assert math.isclose(found.probability, AT_ONE_PERCENT, rel_tol=1e-3)

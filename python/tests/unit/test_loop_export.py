@@ -116,4 +116,4 @@ def test_a_design_draws_itself() -> None:
     top, bottom = design.plant
     assert len(top) == 1 and len(bottom) == 3
     with pytest.raises(forebay.ScenarioError, match="acts on rates"):
-        forebay.design("avq", *LINK, sets={"alpha": 0.15}).bode()
+        forebay.design("avq", *LINK, overrides={"alpha": 0.15}).bode()

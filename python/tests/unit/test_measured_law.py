@@ -94,15 +94,17 @@ class Noise(forebay.Controller):
         return float("nan")
 
 
-def of(law: Any, flows: Any = 30, tcp: str = "reno", sets: dict[str, str] | None = None) -> Any:
-    return design(law, "10Mbit/s", flows, "100ms", buffer="400p", sets=sets, tcp=tcp)
+def of(
+    law: Any, flows: Any = 30, tcp: str = "reno", overrides: dict[str, str] | None = None
+) -> Any:
+    return design(law, "10Mbit/s", flows, "100ms", buffer="400p", overrides=overrides, tcp=tcp)
 
 
 @pytest.mark.parametrize("tcp", ["reno", "cubic", "linux-reno"])
 @pytest.mark.parametrize("faster", [1, 30])
 def test_a_python_pi_has_the_margins_of_the_built_in_one(tcp: str, faster: float) -> None:
     gains = {**GAINS, "b": f"{1.822e-5 - faster * 6e-8}"}
-    ours, theirs = of(PythonPi, tcp=tcp, sets=gains), of("pi", tcp=tcp, sets=gains)
+    ours, theirs = of(PythonPi, tcp=tcp, overrides=gains), of("pi", tcp=tcp, overrides=gains)
     assert ours.loop.model["queue_pkts"] == pytest.approx(40, rel=1e-6)
     assert ours.stable
     assert theirs.stable
@@ -199,12 +201,12 @@ def test_a_map_of_a_python_pi_is_that_of_the_built_in_one(
     (tmp_path / "mine.py").write_text(MAP + FILE)
     link = ("10Mbit/s", "10..60", "50ms..400ms")
     gains = {**GAINS, "b": "1.0e-5"}
-    ours = forebay.map("mine.py:PythonPi", *link, buffer="600p", points=12)
-    theirs = forebay.map("pi", *link, buffer="600p", sets=gains, points=12)
+    ours = forebay.stability_map("mine.py:PythonPi", *link, buffer="600p", points=12)
+    theirs = forebay.stability_map("pi", *link, buffer="600p", overrides=gains, points=12)
     assert (ours.stable == theirs.stable).all()
     assert ours.stable.any()
     assert not ours.stable.all()
     np.testing.assert_allclose(ours.gain_margin_db, theirs.gain_margin_db, rtol=1e-3, atol=1e-3)
     # Where a law without an integral rests depends on the load.
     with pytest.raises(forebay.ScenarioError, match="another linear model at every load"):
-        forebay.map("mine.py:Proportional", *link, buffer="600p", points=4)
+        forebay.stability_map("mine.py:Proportional", *link, buffer="600p", points=4)

@@ -78,7 +78,7 @@ def test_pi_of_staqm(law: str, flows: int, a: float, b: float) -> None:
 def test_pi_of_hollot() -> None:
     # pi-pd Table 1 is 1.822e-5 and 1.816e-5, without the factor |jω_g·R + 1| = 1.0084 of (4).
     designed = design(
-        "pi", "30Mbit/s", 60, "246.7ms", target="0.001p", buffer="800p", sets={"beta": 0}
+        "pi", "30Mbit/s", 60, "246.7ms", target="0.001p", buffer="800p", overrides={"beta": 0}
     )
     assert designed.gains["a"] == pytest.approx(1.0084 * 1.822e-5, rel=2e-3)
     assert designed.gains["b"] == pytest.approx(1.0084 * 1.816e-5, rel=2e-3)
@@ -93,7 +93,7 @@ def test_pid_of_pi_pd() -> None:
     assert designed.stable
     # What was placed without the delay is unstable with it.
     placed = design(
-        "pid", "30Mbit/s", 60, "192.667ms", target="200p", buffer="800p", sets={"tuning": 1}
+        "pid", "30Mbit/s", 60, "192.667ms", target="200p", buffer="800p", overrides={"tuning": 1}
     )
     assert placed.gains["k_p"] == pytest.approx(1.24e-3, rel=0.01)
     assert not placed.stable
@@ -218,10 +218,10 @@ def test_the_bound_of_pi_pd_is_where_it_oscillates(flows: int, rtt_ms: int) -> N
         "target": "150p",
         "buffer": "800p",
     }
-    at_bound = design("pi-pd", **arguments, sets={"gain_margin": 1})
+    at_bound = design("pi-pd", **arguments, overrides={"gain_margin": 1})
     assert at_bound.gains["interval_s"] <= at_bound.gains["interval_bound_s"]
     below, above = (
-        design("pi-pd", **arguments, sets={"alpha": factor * at_bound.gains["alpha_bound"]})
+        design("pi-pd", **arguments, overrides={"alpha": factor * at_bound.gains["alpha_bound"]})
         for factor in (0.98, 1.02)
     )
     assert below.stable
@@ -288,10 +288,10 @@ def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> No
         option = design(law, **link, target="300p")
     except ScenarioError as refused:
         with pytest.raises(ScenarioError) as error:
-            design(law, **link, sets={"target": "300p"})
+            design(law, **link, overrides={"target": "300p"})
         assert str(error.value) == str(refused)
     else:
-        param = design(law, **link, sets={"target": "300p"})
+        param = design(law, **link, overrides={"target": "300p"})
         assert (param.as_json(), param.toml()) == (option.as_json(), option.toml())
         if law == "pi":
             assert option.gains["a"] == pytest.approx(2.11e-4, rel=2e-3)
@@ -299,4 +299,4 @@ def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> No
 
 def test_two_set_points_are_refused() -> None:
     with pytest.raises(ScenarioError, match='"200p" beside --target "300p"'):
-        design("pi", "50Mbit/s", 120, "80ms", target="300p", sets={"target": "200p"})
+        design("pi", "50Mbit/s", 120, "80ms", target="300p", overrides={"target": "200p"})

@@ -114,12 +114,12 @@ WIRES = {"traffic.0.access": "1Tbit/s", "bottleneck.rate_back": "1Tbit/s"}
 @pytest.mark.parametrize(("number", "law"), [*SAMPLE.items(), (16, "pi")])
 def test_a_cell_beside_real_linux(number: int, law: str) -> None:
     """One seed of Linux's: twice what ours differ by is allowed, too."""
-    sets = dict(zip(KEYS, POINTS[number], strict=True))
+    overrides = dict(zip(KEYS, POINTS[number], strict=True))
     text = TEXT[: TEXT.index("[sweep]")]
-    ours = forebay.run(text, laws=[law], sets=sets | WIRES, seeds=8).metrics
-    linux = forebay.run(text, laws=[law], sets=sets, seeds=1, engine="kernel").metrics
+    ours = forebay.run(text, laws=[law], overrides=overrides | WIRES, seeds=8).metrics
+    linux = forebay.run(text, laws=[law], overrides=overrides, seeds=1, engine="kernel").metrics
     for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
         values, [theirs] = figure.values(ours), figure.values(linux)
         mean, spread = sum(values) / len(values), max(values) - min(values)
         allowed = max(figure.share * theirs, figure.least, 2 * spread)
-        assert abs(mean - theirs) <= allowed, (law, sets, figure.title)
+        assert abs(mean - theirs) <= allowed, (law, overrides, figure.title)

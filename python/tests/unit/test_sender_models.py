@@ -29,7 +29,7 @@ from forebay.control.loop import Loop
 from forebay.control.mixed_senders import MixedPlant
 from forebay.control.plants import plant_on
 from forebay.control.senders import SENDERS
-from forebay.experiment.run import run
+from forebay.experiment.result import run
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]
@@ -357,7 +357,9 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     ],
 )
 def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str) -> None:
-    one = loop(design("pi", "50Mbit/s", 30, rtt, packet="1500B", tcp=tcp, sets={"interval": "8ms"}))
+    one = loop(
+        design("pi", "50Mbit/s", 30, rtt, packet="1500B", tcp=tcp, overrides={"interval": "8ms"})
+    )
     edge = 10 ** (one.margins.gain_db / 20)
     assert one.stable
     for factor in (0.999, 1.001):
@@ -434,8 +436,8 @@ def test_the_pulse_response_is_poissons_sum(law: str) -> None:
 
 
 def test_a_law_without_a_sampler_has_roots_among_several_delays() -> None:
-    sets = {"min_th": "20p", "max_th": "200p", "max_p": "0.05", "w_q": "1e-3"}
-    found = mix("red", list(sets.items()), **MIX).loop_at(60, 0.1)
+    overrides = {"min_th": "20p", "max_th": "200p", "max_p": "0.05", "w_q": "1e-3"}
+    found = mix("red", list(overrides.items()), **MIX).loop_at(60, 0.1)
     assert found is not None
     at = frequency_response.loop(found.terms, np.asarray(found.roots[:4]))
     assert np.abs(1 + at).max() < 1e-6
@@ -454,7 +456,7 @@ def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
         "20ms,80ms,120ms",
         packet="1500B",
         tcp="prague,reno,reno",
-        sets={"interval": "4ms"},
+        overrides={"interval": "4ms"},
     )
     one = loop(made)
     edge = 10 ** (one.margins.gain_db / 20)
@@ -517,7 +519,7 @@ def test_packets_rest_where_the_windows_do(
     path.write_text(made.toml())
     marks = {} if tcp in {"dctcp", "prague"} else {"traffic.0.ecn": True, "bottleneck.ecn": True}
     # All at once, before there is a queue: a lost SYN would take ECN with it.
-    (seen,) = run(path, sets=marks | {"traffic.0.start": "0s"}, seeds=1).runs
+    (seen,) = run(path, overrides=marks | {"traffic.0.start": "0s"}, seeds=1).runs
     (one,) = rested(made).classes
     rtt_s = one.propagation_s + seen.metrics["queue_mean_pkts"] / made.point.capacity_pkts_per_s
     p = seen.metrics["mark_rate"]
@@ -594,7 +596,7 @@ def test_bad_classes_are_one_line(cli: Cli, asked: list[str], said: str) -> None
 
 def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
     """Of two classes over rates, and of one sender over RTTs, with packets on some cells."""
-    drawn = forebay.map(
+    drawn = forebay.stability_map(
         "red",
         "20..80Mbit/s",
         "10..90",
@@ -616,8 +618,8 @@ def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
                 if one.stable and one.margins.gain_db < many_loops.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(one.margins.gain_db, abs=0.1)
-    single = forebay.map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)
+    single = forebay.stability_map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)
     assert single.stable.any()
     assert (~single.stable).any()
     with pytest.raises(ScenarioError, match="allowed: a range, or a list"):
-        forebay.map("pi", "50Mbit/s", "10..400", "10..400ms,5ms", points=8)
+        forebay.stability_map("pi", "50Mbit/s", "10..400", "10..400ms,5ms", points=8)

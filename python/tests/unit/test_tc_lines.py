@@ -13,7 +13,7 @@ from forebay import ScenarioError, _native
 from forebay._base import registries
 from forebay.experiment import experiment
 from forebay.guide import starter
-from forebay.scenario import framing, qdiscs, router
+from forebay.scenario import qdiscs, router, tc_text
 
 LINK: dict[str, Any] = {"rate_bps": 15_000_000, "packet_bytes": 1500}
 
@@ -323,7 +323,7 @@ def test_what_a_shaper_counts_is_in_the_rate(text: str, bps: int) -> None:
 
 
 def test_a_large_packet_counts_as_the_size_table_makes_it() -> None:
-    table = framing.SizeTable(overhead=-4, cells="atm")
+    table = tc_text.SizeTable(overhead=-4, cells="atm")
     # Slots of 4 bytes: 56 bytes of an ACK with its header are two cells.
     assert (table.counted_bytes(66), table.counted_bytes(1514)) == (106, 1696)
     # Beyond the table: its last entry for each of its lengths.

@@ -13,7 +13,7 @@ from forebay._base import quantities, words
 from forebay._base.words import quantity, short_time
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.execution import Execution
-from forebay.experiment.experiment_runs import Runs
+from forebay.experiment.result import Result
 from forebay.report.answers import describe
 
 
@@ -93,7 +93,7 @@ set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
 def test_what_differs_from_the_default_is_said() -> None:
     read = experiment.read(SCENARIO.decode())
     (point,) = read.plan.points
-    nothing_yet = Runs(read, Execution([], [], interrupted=False, elapsed_s=0.0))
+    nothing_yet = Result(read, Execution([], [], interrupted=False, elapsed_s=0.0))
     texts = [text.replace("\N{NO-BREAK SPACE}", " ") for text in describe(nothing_yet).traffic]
     assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
     assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]
@@ -106,7 +106,7 @@ def test_what_differs_from_the_default_is_said() -> None:
 def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
     path = tmp_path / "queue.toml"
     path.write_bytes(SCENARIO)
-    result = forebay.run(path, sets={"duration": "4s", "measure": ["1s", "4s"]})
+    result = forebay.run(path, overrides={"duration": "4s", "measure": ["1s", "4s"]})
     result.report(tmp_path / "out")
     assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()
 
