@@ -23,7 +23,7 @@ import polars as pl
 
 from forebay._base.metrics import COST
 from forebay.experiment import store_choice as choice
-from forebay.linux import link_settings as settings
+from forebay.linux import settings
 from forebay.linux import run as run_link
 
 BIN = Path(sys.executable).parent

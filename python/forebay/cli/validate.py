@@ -14,7 +14,7 @@ from forebay.cli.invocation import Invocation, command_line, stopped
 from forebay.cli.options import AtLeastOne, ReportOptions, ScenarioOptions, print_table
 
 if TYPE_CHECKING:
-    from forebay.comparison.engine_comparison import ValidatedScenario
+    from forebay.comparison.validate import ValidatedScenario
 
 
 @with_options
@@ -118,7 +118,7 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
     from forebay._base.terminal_table import Column
-    from forebay.comparison.engine_comparison import METRICS
+    from forebay.comparison.validate import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
     columns = [

@@ -182,7 +182,7 @@ WRITTEN = {
 }
 
 
-def describe(result: Runs) -> Description:
+def describe(result: Result) -> Description:
     """As the experiment has it, else from the first point of its plan."""
     if result.experiment.description is not None:
         return result.experiment.description

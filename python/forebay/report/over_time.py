@@ -154,7 +154,7 @@ def shown_flows(result: Result, point: int, link: int) -> list[GoodputSeries]:
     return [flows for flows in series if flows.traffic not in transfers] or series
 
 
-def with_transfers(result: Runs, point: int, link: int) -> list[int]:
+def with_transfers(result: Result, point: int, link: int) -> list[int]:
     """Traffic of which any run has seen a transfer done."""
     seen = [
         one.transfer_traffic

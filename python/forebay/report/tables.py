@@ -301,7 +301,7 @@ MOST_POINTS = 4
 MOST_ROWS = 12
 
 
-def results(console: Console, result: Runs) -> None:
+def results(console: Console, result: Result) -> None:
     """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
     points = list(result.points())
     links = max(len(point.links) for _, point in points)
@@ -330,7 +330,7 @@ def results(console: Console, result: Runs) -> None:
     warnings(console, descriptions.warnings(result))
 
 
-def who_gets_what(console: Console, result: Runs, title: str = "Who gets what") -> None:
+def who_gets_what(console: Console, result: Result, title: str = "Who gets what") -> None:
     """A table for each link that several traffics cross; of a few rows every column, however
     narrow the terminal is."""
     tables = list(_traffic(result))
@@ -348,7 +348,7 @@ def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
             console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
 
 
-def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
+def _traffic(result: Result) -> Iterator[tuple[str, Table]]:
     """Each link that several traffics cross, in words, with who gets what of it; not of a sweep of
     many points, whose table would be longer than any screen."""
     points = list(result.points())
@@ -360,7 +360,7 @@ def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
                 yield where, table
 
 
-def cost(result: Runs) -> str:
+def cost(result: Result) -> str:
     """Return the number of runs and packets, and the time that they took."""
     packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
     cpu_s = sum(run.metrics[COST] for run in result.runs)

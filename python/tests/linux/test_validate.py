@@ -27,13 +27,13 @@ from conftest import Cli, command
 import forebay
 from forebay._base import quantities
 from forebay._native import ScenarioError
-from forebay.comparison import engine_comparison as comparison
+from forebay.comparison import validate as validation
 from forebay.comparison import validation_page as page
-from forebay.comparison.engine_comparison import METRICS, Row, Side, ValidatedScenario, compare
+from forebay.comparison.validate import METRICS, Row, Side, ValidatedScenario, compare_engines
 from forebay.experiment import execution, experiment
 from forebay.experiment.result import Result
 from forebay.linux import LinkError, transfers
-from forebay.linux import link_settings as settings
+from forebay.linux import settings
 from forebay.linux import real_flows as real
 from forebay.linux import run as run_link
 from forebay.linux.flow_mapping import LEAD_S, RETURN_RATE, link_plans
@@ -338,7 +338,7 @@ def both_ways(
         remarks = {(run.point, run.law, run.seed): list(void) for run in real.runs}
         real = replace(real, remarks=remarks)
     link = replace(one, engine=LinkEngine())
-    return compare(Result(one, simulated), Result(link, real))
+    return compare_engines(Result(one, simulated), Result(link, real))
 
 
 def simulated_attempts(
@@ -388,9 +388,9 @@ def test_a_fault_loses_no_scenario_that_was_done(
         if compared:
             raise ZeroDivisionError("by zero")
         compared.append(both)
-        return compare(*both)
+        return compare_engines(*both)
 
-    monkeypatch.setattr(comparison, "compare", compare_once)
+    monkeypatch.setattr(validation, "compare_engines", compare_once)
     made = forebay.validate([tmp_path / "flows.toml"] * 2, repeats=1)
     assert len(made.comparisons) == 1
     assert made.failure.endswith("flows.toml: ZeroDivisionError: by zero")

@@ -1,8 +1,10 @@
-"""What a result on disk says: the runs of `forebay run` and of `forebay study`, as one table."""
+"""Runs on disk as tables: results of Forebay, data files of flent, and kept runs of a reference."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import math
 import os
 from collections import Counter
@@ -17,6 +19,7 @@ import polars as pl
 from forebay._base import input_file, quantities
 from forebay._base.input_file import FormatError
 from forebay._base.metrics import METRICS
+from forebay._base.publication import publish_file
 from forebay._native import ScenarioError
 from forebay.campaign.study_files import FACTS, FRAME, HASHES
 from forebay.experiment import flent
@@ -275,3 +278,50 @@ def _place(settings: Mapping[str, object], label: str) -> str:
         shown = f"{known[0]:.9g}" if known else quantities.toml(value)
         texts.append(f"{key} = {shown}")
     return ", ".join(texts) or label
+
+
+@dataclass(frozen=True)
+class KeptRuns:
+    """Runs of a reference, such as real Linux, that a CSV file keeps, a line for each.
+
+    Attributes
+    ----------
+    path : Path
+        The file; it need not exist.
+    cell : mapping
+        Columns that tell what was run, with their types.
+    values : sequence of str
+        Columns of the measured numbers.
+    """
+
+    path: Path
+    cell: Mapping[str, type[pl.DataType]]
+    values: Sequence[str]
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Every column, with `seed` between the cell and the values."""
+        columns: dict[str, type[pl.DataType]] = {**self.cell, "seed": pl.Int64}
+        return pl.Schema(columns | dict.fromkeys(self.values, pl.Float64))
+
+    def read(self) -> pl.DataFrame:
+        """Return the runs; none where there is no file."""
+        if not self.path.exists():
+            return pl.DataFrame(schema=self.schema)
+        return pl.read_csv(self.path, schema=self.schema)
+
+    def add(self, runs: pl.DataFrame) -> None:
+        """Add runs, in six significant digits: no difference that counts is smaller.
+
+        A run of the same cell and seed takes the place of the former one. Cells stay in the order
+        in which they came, their seeds go up.
+        """
+        both = pl.concat([self.read(), runs.select(*self.schema).cast(self.schema)])
+        both = both.with_row_index("row").with_columns(pl.col("row").min().over(*self.cell))
+        both = both.unique(["row", "seed"], keep="last").sort("row", "seed").drop("row")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.schema)
+        for run in both.iter_rows():
+            writer.writerow(f"{it:.6g}" if isinstance(it, float) else it for it in run)
+        publish_file(self.path, text.getvalue())
