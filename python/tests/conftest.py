@@ -270,8 +270,7 @@ def as_a_process(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
 def why_no_link() -> str:
     """Why this machine has no link for real traffic; empty where it has."""
     # What only Linux has.
-    from forebay.linux import LinkError
-    from forebay.linux import settings
+    from forebay.linux import LinkError, settings
     from forebay.linux import run as run_link
 
     try:

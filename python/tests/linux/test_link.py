@@ -39,8 +39,7 @@ from links import (
 
 import forebay
 from forebay import _native
-from forebay.linux import congestion, doctor
-from forebay.linux import settings
+from forebay.linux import congestion, doctor, settings
 from forebay.linux import run as run_link
 from forebay.linux.link_settings import OPTIONS, words
 

@@ -32,8 +32,7 @@ from forebay.comparison import validation_page as page
 from forebay.comparison.validate import METRICS, Row, Side, ValidatedScenario, compare_engines
 from forebay.experiment import execution, experiment
 from forebay.experiment.result import Result
-from forebay.linux import LinkError, transfers
-from forebay.linux import settings
+from forebay.linux import LinkError, settings, transfers
 from forebay.linux import real_flows as real
 from forebay.linux import run as run_link
 from forebay.linux.flow_mapping import LEAD_S, RETURN_RATE, link_plans

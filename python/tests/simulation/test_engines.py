@@ -29,8 +29,7 @@ from forebay.experiment.engines import PACKETS, Extras, Key, Planned, RunningBat
 from forebay.experiment.result import Result
 from forebay.experiment.store_files import sealed_name
 from forebay.fluid.engine import Fluid
-from forebay.linux import LinkError
-from forebay.linux import settings
+from forebay.linux import LinkError, settings
 from forebay.linux import run as run_link
 from forebay.linux.link_engine import LinkEngine
 from forebay.linux.real_flows import MADE_AGAIN, Limits
