@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::Hash;
 
-use forebay_core::{Span, TrafficClass};
+use forebay_aqm::TrafficClass;
+use forebay_units::Span;
 
 use crate::prefix::Prefix;
 

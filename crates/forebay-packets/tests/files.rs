@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use forebay_core::{Ecn, Span, TrafficClass};
+use forebay_aqm::{Ecn, TrafficClass};
 use forebay_packets::{Arrival, Arrivals, FrameCounts, Selection};
+use forebay_units::Span;
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use crate::number::{count, index};
 
@@ -262,7 +262,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Rng;
+    use forebay_units::Rng;
 
     /// Against a sorted list, with pushes between pops and gaps from none to far past the wheel.
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::{Span, Time};
 use forebay_trace::Call;
+use forebay_units::{Span, Time};
 
 /// One call. Its packets arrive in the order in which they were sent: they have one way.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +46,10 @@ impl Calls {
             let before = line.last_delay.replace(delay);
             if counts {
                 line.seen.received += 1;
-                line.seen.delays = line.seen.delays + delay;
+                line.seen.delays += delay;
                 if let Some(before) = before.filter(|_| line.seen.received > 1) {
                     let change = before.abs_diff(delay);
-                    line.seen.changes = line.seen.changes + change;
+                    line.seen.changes += change;
                 }
             }
             return;

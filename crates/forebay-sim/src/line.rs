@@ -1,7 +1,7 @@
 //! A link that delays but never drops: serialisation, queueing behind what went before, and
 //! propagation. Packets enter in order of time, so no event is needed: it is arithmetic.
 
-use forebay_core::{Rate, Span, Time};
+use forebay_units::{Rate, Span, Time};
 
 use crate::packet::HEADER_BYTES;
 

@@ -1,7 +1,6 @@
 //! Packets: small plain values.
 
-use forebay_core::discipline::{self, Ack};
-use forebay_core::{Ecn, TrafficClass};
+use forebay_aqm::{Ack, Ecn, TrafficClass};
 
 use crate::ids::{FlowId, StationId};
 
@@ -155,7 +154,7 @@ impl Flags {
     }
 }
 
-impl discipline::Packet for Packet {
+impl forebay_aqm::Packet for Packet {
     fn bytes(&self) -> u32 {
         u32::from(self.bytes)
     }

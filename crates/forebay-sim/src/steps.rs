@@ -5,9 +5,9 @@
 //! at the new rate, and the packet has the propagation delay of the time at which its last bit
 //! enters the line.
 
-use forebay_core::transmitter::RateStep;
-use forebay_core::{Span, Time};
+use forebay_aqm::RateStep;
 use forebay_scenario::{LinkSetting, Scenario, Setting};
+use forebay_units::{Span, Time};
 
 use crate::line::Wire;
 

@@ -14,10 +14,11 @@ mod voice;
 mod web;
 
 use crate::number::{count, small};
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Rng, Span, Time, TrafficClass};
+use forebay_aqm::TrafficClass;
 use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
 use forebay_trace::Viewer;
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Rng, Span, Time};
 
 /// An act of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The next time of each kind of thing that happens at few places: one pending time each, which
 //! stays out of the queues of events.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 /// When things that are not the arrival of a packet happen next.
 pub struct Agenda {

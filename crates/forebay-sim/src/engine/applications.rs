@@ -1,7 +1,7 @@
 //! Acts of applications on their connections.
 
-use forebay_core::Time;
 use forebay_trace::Transfer;
+use forebay_units::Time;
 
 use super::hosts::{Alarm, Hosts};
 use crate::ids::FlowId;

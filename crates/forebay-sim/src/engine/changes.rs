@@ -1,7 +1,7 @@
 //! Changes of a scenario while it runs.
 
-use forebay_core::Time;
 use forebay_scenario::{LinkSetting, Setting};
+use forebay_units::Time;
 
 use super::hosts::Hosts;
 use super::{PacketEngine, Topology};

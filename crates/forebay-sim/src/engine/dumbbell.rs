@@ -2,8 +2,8 @@
 //! packet goes from its access link to the queue, over the link and through its receiver; the ACK
 //! crosses a line back, where flows meet, to its sender.
 
-use forebay_core::{Span, Time};
 use forebay_scenario::{LinkSetting, Scenario, Setting};
+use forebay_units::{Span, Time};
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, FarEnd, Hosts, Returning};

@@ -1,8 +1,9 @@
 //! The ends of the network: senders, receivers and their timers, and the access links that lead to
 //! the links where flows meet.
 
-use forebay_core::{Span, Time, TrafficClass};
+use forebay_aqm::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
+use forebay_units::{Span, Time};
 
 use super::agenda::Agenda;
 use crate::blocks::BlockStore;

@@ -1,8 +1,8 @@
 //! A network of several links. Its stations and senders take their turns in order of time alone:
 //! the order in which they send decides ties, so that nothing falls behind the clock.
 
-use forebay_core::Time;
 use forebay_scenario::Scenario;
+use forebay_units::Time;
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, Hosts, Returning};

@@ -1,6 +1,7 @@
 //! What every sender has: its numbers and its timer, and what passes between it and the engine.
 
-use forebay_core::{Ecn, Span, Time};
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;

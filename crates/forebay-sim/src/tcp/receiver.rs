@@ -4,7 +4,8 @@
 mod linux;
 mod ns2;
 
-use forebay_core::{Ecn, Span, Time};
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 use smallvec::SmallVec;
 
 use crate::packet::{Flags, Packet};
@@ -365,7 +366,7 @@ mod tests {
     use super::*;
     use crate::ids::{FlowId, StationId};
     use crate::packet::{BlocksAndHost, NO_BLOCKS};
-    use forebay_core::TrafficClass;
+    use forebay_aqm::TrafficClass;
 
     pub fn data(seq: u32) -> Packet {
         Packet {

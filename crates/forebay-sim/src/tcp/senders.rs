@@ -1,6 +1,6 @@
 //! The registry of senders, and the senders of one traffic as the engine sees them.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::congestion;
 use super::connection::{Ack, Config, Connection, SenderStep};

@@ -1,6 +1,7 @@
 //! What the tests of senders share: a configuration, ACKs and signs of congestion by hand.
 
-use forebay_core::{Ecn, Span, Time};
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use super::congestion::{AckSample, CongestionControl, CongestionEvent, Growth, Indication};
 use super::connection::{Ack, Config};

@@ -1,6 +1,6 @@
 //! Packets that the caller sends: nothing happens by itself.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{Act, Application};
 

@@ -1,7 +1,7 @@
 //! Frames: so many packets at once, again and again at even distances, in any state of the network.
 
-use forebay_core::{Span, Time};
 use forebay_scenario as scenario;
+use forebay_units::{Span, Time};
 
 use super::{Act, Action, Application};
 

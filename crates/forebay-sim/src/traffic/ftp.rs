@@ -1,6 +1,6 @@
 //! A file without end: the connection opens once, and closes at its stop.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{Act, Action, Application};
 

@@ -4,9 +4,9 @@
 
 use std::f64::consts::TAU;
 
-use forebay_core::cast::whole_u64;
-use forebay_core::{Rng, Span, Time};
 use forebay_scenario::{self as scenario, Arrivals, Traffic};
+use forebay_units::cast::whole_u64;
+use forebay_units::{Rng, Span, Time};
 
 use super::{after, count, draw, next_poisson, small, Act, Action, Application, Arrival};
 
@@ -176,8 +176,8 @@ impl Application for OnOff {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
-    use forebay_core::{Bytes, Rate};
     use forebay_scenario::{Instant, TrafficKind};
+    use forebay_units::{Bytes, Rate, Span, Time};
 
     /// staqm's simulation 1, with packets of 100 us.
     fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {

@@ -2,8 +2,8 @@
 //! exponential distances, and when the last of them is there, the session waits for an
 //! exponential time before the next page. The request, one small packet in ns-2, is not sent.
 
-use forebay_core::{Bytes, Rng, Span, Time};
 use forebay_scenario as scenario;
+use forebay_units::{Bytes, Rng, Span, Time};
 
 use super::{after, packets, Act, Action, Application};
 

@@ -2,8 +2,8 @@
 //! is sent over a fresh connection (bigdeli: 30 sessions with 10 flows per second each, sizes
 //! Pareto of the second kind).
 
-use forebay_core::{Bytes, Rng, Time};
 use forebay_scenario::{self as scenario, Pareto2};
+use forebay_units::{Bytes, Rng, Time};
 
 use super::{next_poisson, packets, Act, Action, Application};
 
@@ -48,7 +48,7 @@ impl Application for Web {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
-    use forebay_core::Span;
+    use forebay_units::Span;
 
     /// Gaps in s and sizes in packets of bigdeli's sessions.
     fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {

@@ -21,7 +21,7 @@ mod windowed_max;
 pub use v1::Bbr;
 pub use v3::Bbr3;
 
-use forebay_core::Span;
+use forebay_units::Span;
 
 use super::{DeliveryRate, RateSample, RecoveryState};
 

@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438) in real numbers, with slow start as ns-2 counts it.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{CongestionControl, CongestionEvent, Growth, RealWindow};
 use crate::tcp::Config;
@@ -118,7 +118,7 @@ mod tests {
     use super::super::Indication;
     use super::*;
     use crate::tcp::testing::{self, at, grow, MS};
-    use forebay_core::Span;
+    use forebay_units::Span;
 
     fn lose(flow: &mut Cubic) {
         flow.window.cwnd = testing::reduced(flow, Indication::Loss);

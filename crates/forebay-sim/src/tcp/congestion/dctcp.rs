@@ -1,7 +1,7 @@
 //! DCTCP (RFC 8257) as Linux runs it (net/ipv4/tcp_dctcp.c): the window falls by half of the share
 //! of packets that were marked.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{AckSample, CongestionControl, CongestionEvent, Growth, Indication, WholeWindow};
 use crate::number::share_of;
@@ -91,7 +91,7 @@ impl CongestionControl for Dctcp {
 mod tests {
     use super::*;
     use crate::tcp::testing::{ack_sample, reduced};
-    use forebay_core::Span;
+    use forebay_units::Span;
 
     /// A round trip of 20 packets with this number marked.
     fn round(flow: &mut Dctcp, ce_pkts: u32) {

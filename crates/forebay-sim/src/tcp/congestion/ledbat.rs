@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use super::{
     AckSample, CongestionControl, CongestionEvent, Growth, RealWindow, Window, LEAST_CWND_PKTS,

@@ -3,8 +3,8 @@
 
 mod hystart;
 
-use forebay_core::cast::whole_u64;
-use forebay_core::{Span, Time};
+use forebay_units::cast::whole_u64;
+use forebay_units::{Span, Time};
 
 use super::{AckSample, CongestionControl, CongestionEvent, Established, Growth, WholeWindow};
 use crate::number::share_of;

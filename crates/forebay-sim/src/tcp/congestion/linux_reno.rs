@@ -1,7 +1,7 @@
 //! Reno's window as Linux counts it: whole packets, by packets acknowledged (`tcp_reno_*` of
 //! net/ipv4/tcp_cong.c).
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{CongestionControl, CongestionEvent, Growth, WholeWindow};
 use crate::tcp::Config;
@@ -36,7 +36,7 @@ mod tests {
     use super::super::Indication;
     use super::*;
     use crate::tcp::testing::{grow, reduced};
-    use forebay_core::Span;
+    use forebay_units::Span;
 
     fn window(cwnd: u32) -> LinuxReno {
         LinuxReno(WholeWindow {

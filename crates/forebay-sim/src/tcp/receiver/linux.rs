@@ -1,7 +1,8 @@
 //! A receiver as Linux's: quick ACKs at first, after marks and after a silence; a wait that fits the
 //! packets that come; and one ACK for several packets behind a gap.
 
-use forebay_core::{Ecn, Span, Time};
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use super::{is_marked, AckPolicy, Block, Receiver, ReceiverStack, Reply};
 use crate::packet::{Flags, Packet};

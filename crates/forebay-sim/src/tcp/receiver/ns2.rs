@@ -1,7 +1,7 @@
 //! A receiver as ns-2's: an ACK that is delayed waits for the next packet, or for a time that is the
 //! same throughout.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::{AckPolicy, Receiver, ReceiverStack};
 

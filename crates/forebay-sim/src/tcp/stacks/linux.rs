@@ -16,7 +16,8 @@ pub mod timer_wheel;
 mod transmit;
 mod writes;
 
-use forebay_core::{Ecn, Span, Time};
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,

@@ -10,7 +10,8 @@ pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::Sack;
 
-use forebay_core::{Ecn, Time};
+use forebay_aqm::Ecn;
+use forebay_units::Time;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,

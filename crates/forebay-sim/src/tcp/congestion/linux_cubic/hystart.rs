@@ -1,8 +1,8 @@
 //! HyStart: CUBIC ends slow start before the first loss, when a round trip has passed in one train
 //! of ACKs by half, or has grown longer.
 
-use forebay_core::cast::whole_u64;
-use forebay_core::{Span, Time};
+use forebay_units::cast::whole_u64;
+use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::AckSample;
 

@@ -1,7 +1,7 @@
 //! RACK loss detection (RFC 8985): a packet is lost if one sent later has arrived and the time
 //! that reordering may take has passed.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use super::scoreboard::{Delivery, Scoreboard};
 

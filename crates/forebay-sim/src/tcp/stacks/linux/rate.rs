@@ -1,7 +1,7 @@
 //! Delivery-rate samples, as the Linux kernel takes them (net/ipv4/tcp_rate.c;
 //! draft-cheng-iccrg-delivery-rate-estimation-02). Only for windows that ask for them.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use super::sequence_ring::SequenceRing;
 use crate::number::count_u64;

@@ -2,7 +2,7 @@
 //! sample (timestamps, RFC 7323), a deviation that falls slowly, and a floor on the deviation's
 //! term instead of the timeout's.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 /// Before the first measurement (RFC 6298 section 2.1).
 pub const INITIAL_RTO: Span = Span::from_secs(1);

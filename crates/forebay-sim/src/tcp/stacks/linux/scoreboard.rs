@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::sequence_ring::SequenceRing;
 use crate::tcp::connection::Ack;

@@ -2,7 +2,7 @@
 //! is due the coarser are the ticks, always rounded up. Flows share the ticks, as connections of one
 //! host do: timeouts that are backed off come in bursts.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 /// A tick at HZ = 1000.
 const TICK: Span = Span::from_millis(1);

@@ -1,8 +1,8 @@
 //! The retransmission timer: round-trip estimate, timeout and backoff (RFC 6298), in the clock
 //! ticks of ns-2 and BSD.
 
-use forebay_core::cast::whole_u32;
-use forebay_core::{Span, Time};
+use forebay_units::cast::whole_u32;
+use forebay_units::{Span, Time};
 
 /// Grain of the round-trip clock.
 const TICK: Span = Span::from_millis(10);

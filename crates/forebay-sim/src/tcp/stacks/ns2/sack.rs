@@ -225,7 +225,8 @@ mod tests {
     use crate::tcp::connection::Config;
     use crate::tcp::senders::TcpSender;
     use crate::tcp::testing::{self, ack};
-    use forebay_core::{Ecn, Time};
+    use forebay_aqm::Ecn;
+    use forebay_units::Time;
 
     #[test]
     fn holes_are_found_below_what_arrived() {
