@@ -188,13 +188,12 @@ impl Hand {
                     let spec = law_named(text)
                         .map_err(|allowed| ParamError::new("law", format!("{text:?}"), allowed))?;
                     if spec.kind != next.law.spec.kind {
-                        next.law = LawChoice::of(spec, Vec::new());
+                        next.law = LawChoice::of(spec, Vec::new())?;
                     }
                     moved = true;
                 }
                 _ => {
-                    next.law.given.retain(|(name, _)| name != key);
-                    next.law.given.push((key.to_owned(), value));
+                    next.law = next.law.with(key, value)?;
                     moved = true;
                 }
             }
@@ -218,7 +217,7 @@ impl Hand {
     /// The law with every parameter, and the rate.
     fn show(&self, way: usize) -> Result<String, ParamError> {
         let way = &self.ways[way];
-        let params = way.law.spec.resolve(&way.law.given)?;
+        let params = way.law.law().values();
         let words = params
             .iter()
             .map(|(name, value)| format!(" {name}={}", plain(value)));
@@ -301,7 +300,7 @@ mod tests {
             panic!("no law for down")
         };
         assert_eq!(
-            (law.spec.kind, law.given.len()),
+            (law.spec.kind, law.given().len()),
             (find("red").unwrap().kind, 1)
         );
         assert!(asked.try_recv().is_err());

@@ -376,7 +376,7 @@ pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
 /// `error` of `law`, which `option` has chosen.
 fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamError {
     let declared = law.spec.params.iter().any(|it| it.name == error.key);
-    if declared && !law.given.iter().any(|(name, _)| *name == error.key) {
+    if declared && !law.given().iter().any(|(name, _)| *name == error.key) {
         error.found += ", its default";
     }
     error.key = format!("{option} {}: {}", law.spec.kind, error.key);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
-        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec());
+        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap();
         let fifo = queue(&choice, 1);
         let record = RecorderSettings {
             interval: Span::from_millis(10),
@@ -621,7 +621,7 @@ mod tests {
         }
         let gains = [("a", 3e-4), ("b", 2e-4)].map(|(name, it)| (name.into(), Value::Number(it)));
         let target = [("target".into(), Value::Text("20p".into()))];
-        let pi = LawChoice::of(find("pi").unwrap(), [&gains[..], &target].concat());
+        let pi = LawChoice::of(find("pi").unwrap(), [&gains[..], &target].concat()).unwrap();
         link.set_discipline(minute, queue(&pi, 2), &mut pool);
         link.set_rate(minute, Rate::from_bps(24_000_000));
         assert_eq!(link.len_packets(), 49);
@@ -691,7 +691,7 @@ mod tests {
         ];
         let target = |at: &str| [&given[..], &[("target".into(), Value::Text(at.into()))]].concat();
         let choice = |kind: &str, given: &[(String, Value)]| {
-            LawChoice::of(find(kind).unwrap(), given.to_vec())
+            LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap()
         };
         let (before, after) = (choice("pi", &target("5p")), choice("pi", &target("20p")));
         assert_eq!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_aqm::laws::LAWS;
 use forebay_scenario::LawChoice;
 use forebay_units::cast::{whole_u32, whole_u64};
-use forebay_units::{Rate, SetPoint, Span, Time, Value};
+use forebay_units::{ParamError, Rate, SetPoint, Span, Time, Value};
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -223,9 +223,8 @@ impl View {
                 SetPoint::Delay(Span::from_nanos(whole_u64(scaled.max(1e3))))
             }
         };
-        let mut law = self.ways[self.way].law.clone();
-        give_set_point(&mut law, key, wanted);
-        if !self.request_law(law) {
+        let law = at_set_point(&self.ways[self.way].law, key, wanted);
+        if !law.is_ok_and(|law| self.request_law(law)) {
             self.note = format!("{wanted} does not fit the buffer");
         }
     }
@@ -238,19 +237,17 @@ impl View {
         let before = current.set_point_param();
         for step in 1..LAWS.len() {
             let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
-            let mut law = self.given[self.way].clone();
-            if law.spec.kind != spec.kind {
-                law = LawChoice {
-                    queue: law.queue,
-                    ..LawChoice::of(spec, Vec::new())
-                };
-            }
+            let first = &self.given[self.way];
+            let mut law = match first.spec.kind == spec.kind {
+                true => Ok(first.clone()),
+                false => LawChoice::in_queue(spec, Vec::new(), first.queue.clone()),
+            };
             // One that is a delay alone means something else by it.
             let takes = spec.set_point().filter(|param| param.unit == "p");
             if let (Some((_, set_point)), Some(param)) = (before, takes) {
-                give_set_point(&mut law, param.name, set_point);
+                law = law.and_then(|law| at_set_point(&law, param.name, set_point));
             }
-            if self.request_law(law) {
+            if law.is_ok_and(|law| self.request_law(law)) {
                 return;
             }
         }
@@ -460,10 +457,8 @@ fn rounded(bps: f64) -> Rate {
     Rate::from_bps(whole_u64(three_digits(bps)))
 }
 
-fn give_set_point(law: &mut LawChoice, key: &str, set_point: SetPoint) {
-    law.given.retain(|(name, _)| name != key);
-    let value = Value::Text(set_point.to_string());
-    law.given.push((key.to_owned(), value));
+fn at_set_point(law: &LawChoice, key: &str, at: SetPoint) -> Result<LawChoice, ParamError> {
+    law.with(key, Value::Text(at.to_string()))
 }
 
 fn flows(frame: &mut Frame, area: Rect, now: &Now) {
@@ -641,7 +636,7 @@ mod tests {
     #[test]
     fn the_set_point_is_the_one_of_the_law() {
         let (mut view, asked) = view();
-        view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new());
+        view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new()).unwrap();
         view.press(KeyCode::Right, false);
         let Ok(LiveChange::Law(0, law)) = asked.try_recv() else {
             panic!("no change of the set-point: {}", view.note)
@@ -656,7 +651,7 @@ mod tests {
         };
         assert_eq!(next.spec.kind, "pd-red");
         for law in LAWS {
-            let choice = LawChoice::of(law, Vec::new());
+            let choice = LawChoice::of(law, Vec::new()).unwrap();
             let given = choice.set_point_param().map(|(key, _)| key);
             assert_eq!(
                 given,
@@ -689,9 +684,10 @@ mod tests {
     #[test]
     fn the_law_that_was_given_comes_back_as_it_was() {
         let (mut view, _asked) = view();
-        let gains =
-            [("a", 0.003), ("b", 0.0029)].map(|(name, it)| (name.into(), Value::Number(it)));
-        view.given[0].given.extend(gains);
+        let gains = [("a", 0.003), ("b", 0.0029)].map(|(key, it)| (key, Value::Number(it)));
+        for (key, gain) in gains {
+            view.given[0] = view.given[0].with(key, gain).unwrap();
+        }
         view.ways[0].law = view.given[0].clone();
         view.press(KeyCode::Char('l'), false);
         assert_ne!(view.ways[0].law.spec.kind, "pi");

@@ -111,7 +111,7 @@ fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival
         delays: DelayRange::of(Span::ZERO),
         loss: 0.0,
     };
-    let law = LawChoice::of(&LAWS[0], Vec::new());
+    let law = LawChoice::of(&LAWS[0], Vec::new()).unwrap();
     let mut link = Direction::new(
         queue,
         law,

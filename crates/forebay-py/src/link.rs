@@ -155,7 +155,7 @@ impl LinkSettings {
             buffer_mtu_pkts: site.buffer_pkts,
             loss: options.loss.0,
             aqm: choice.law.spec.kind.to_owned(),
-            params: values(py, &choice.law.given)?,
+            params: values(py, choice.law.given())?,
             law: Py::new(py, LawInfo::of(py, &choice.law, &site)?)?,
         })
     }
@@ -432,7 +432,7 @@ fn changed(
         },
         LiveChange::Law(direction, law) if *direction == index => ChangeInfo {
             aqm: Some(law.spec.kind.to_owned()),
-            params: values(py, &law.given)?,
+            params: values(py, law.given())?,
             ..at
         },
         LiveChange::Rate(..) | LiveChange::Law(..) | LiveChange::Stop(_) => return Ok(None),
