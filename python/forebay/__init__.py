@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forebay.campaign.suite import suite
     from forebay.comparison.compare import compare
     from forebay.comparison.validate import validate
-    from forebay.control.drawn_design import design
+    from forebay.control.design import design
     from forebay.control.stability_map import map  # noqa: A004
     from forebay.env.network import Network
     from forebay.env.sessions import session
@@ -70,7 +70,7 @@ _LATER = {
     "Result": "experiment.result",
     "RunError": "experiment.run",
     "compare": "comparison.compare",
-    "design": "control.drawn_design",
+    "design": "control.design",
     "link": "linux.net",
     "map": "control.stability_map",
     "replay": "campaign.replay",

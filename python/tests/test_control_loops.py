@@ -19,9 +19,8 @@ from forebay.control import margins
 from forebay.control.delay_system import DelaySystem
 from forebay.control.design import design
 from forebay.control.frequency_response import Terms
-from forebay.control.loop import Loop
-from forebay.control.many_loops import count_loops
-from forebay.control.published_plant import PublishedPlant
+from forebay.control.loop import Loop, count_loops
+from forebay.control.plant import PublishedPlant
 
 if TYPE_CHECKING:
     pass

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, least_squares
 
 from forebay import ScenarioError, fluid
 from forebay._native import FlowModel
-from forebay.control import frequency_response, stability, stability_map
+from forebay.control import frequency_response, stability_map
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.design import design
 from forebay.control.designed_law import Design
@@ -183,7 +183,7 @@ def test_map_and_loop_agree(law: str) -> None:
     """Numbers of all cells at once against one by one."""
     one = design(law, "15Mbit/s", 60, "200ms", packet="500B")
     link = one.link
-    drawn = stability.stability_map(
+    drawn = stability_map.theory_map(
         law, link, one.params, (40, 160), "rtt", (0.1, 0.3), points=2, windows="sawtooth"
     )
     model = AckClockedPlant(link.model(law, one.params))

@@ -147,7 +147,7 @@ def test_glossary_has_every_class_and_folder_of_the_front() -> None:
         returned = str(function.__annotations__.get("return", ""))
         # Some are a list of them, or of the standard library.
         classes |= {word for word in re.findall(r"\b[A-Z]\w+", returned) if word in _defined()}
-    assert classes >= {"Result", "Session", "Controller", "Model", "DrawnDesign"}
+    assert classes >= {"Result", "Session", "Controller", "Model", "Design"}
     folders = {
         path.name
         for path in (ROOT / "python" / "forebay").iterdir()

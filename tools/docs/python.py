@@ -28,7 +28,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
         ("forebay.control.design", []),
         ("forebay.control.loop", []),
         ("forebay.control.margins", []),
-        ("forebay.control.stability", []),
+        ("forebay.control.stability_map", []),
     ],
     "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
     "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],

@@ -84,28 +84,8 @@ class LoadedLink:
             raise ScenarioError(f"--l4s-flows: found {l4s_flows:g}, allowed: zero or more")
         product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
         longest_pkts = rate_bps * _native.quantity("--rtt", longest, "time") / (8 * packet_bytes)
-        target_pkts = (
-            max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
-            if target is None
-            else _native.set_point_pkts("--target", target, round(rate_bps), round(packet_bytes))
-        )
-        if not target_pkts > 0:
-            raise ScenarioError(f'--target: found "{target}", allowed: more than zero')
-        buffer_pkts = (
-            max(longest_pkts, 2 * target_pkts)
-            if buffer is None
-            else _native.quantity("--buffer", buffer, "queue")
-        )
-        if buffer_pkts < target_pkts and target is None:
-            raise ScenarioError(
-                f'--buffer: found "{buffer}", allowed: at least "{target_pkts:g}p", the set-point '
-                "where --target gives none"
-            )
-        if buffer_pkts < target_pkts:
-            raise ScenarioError(
-                f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
-                f'"{buffer_pkts:g}p"'
-            )
+        products, size = (product_pkts, longest_pkts), (round(rate_bps), round(packet_bytes))
+        target_pkts, buffer_pkts = _target_and_buffer(target, buffer, products, size)
         plain = len(groups) == 1 and groups[0].tcp == PLAIN
         return LoadedLink(
             rate,
@@ -159,6 +139,38 @@ class LoadedLink:
         """A law on the link. Raises `ScenarioError` for a parameter that is wrong."""
         buffer_pkts = float(self.buffer_pkts)
         return LawModel(law, params, self.rate_bps, self.packet_bytes, buffer_pkts)
+
+
+def _target_and_buffer(
+    target: str | None, buffer: str | None, products: tuple[float, float], size: tuple[int, int]
+) -> tuple[float, float]:
+    """Return set-point and buffer in packets. Raises `ScenarioError`.
+
+    products: bandwidth-delay products of the mean RTT and the longest. size: rate and packet.
+    """
+    product_pkts, longest_pkts = products
+    target_pkts = (
+        max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
+        if target is None
+        else _native.set_point_pkts("--target", target, *size)
+    )
+    if not target_pkts > 0:
+        raise ScenarioError(f'--target: found "{target}", allowed: more than zero')
+    buffer_pkts = (
+        max(longest_pkts, 2 * target_pkts)
+        if buffer is None
+        else _native.quantity("--buffer", buffer, "queue")
+    )
+    if buffer_pkts < target_pkts and target is None:
+        raise ScenarioError(
+            f'--buffer: found "{buffer}", allowed: at least "{target_pkts:g}p", the set-point '
+            "where --target gives none"
+        )
+    if buffer_pkts < target_pkts:
+        raise ScenarioError(
+            f'--target: found "{target_pkts:g}p", allowed: at most the buffer, "{buffer_pkts:g}p"'
+        )
+    return target_pkts, buffer_pkts
 
 
 def flow_groups(flows: PerClass, rtt: PerClass, tcp: PerClass) -> tuple[Group, ...]:

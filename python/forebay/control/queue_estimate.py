@@ -1,4 +1,7 @@
-"""C, signals, R and N of a queue from its samples, with intervals of 95 %.
+"""Identification: C, signals, R, N and the loop gain of a queue from its samples.
+
+All have intervals of 95 %. `link_toml` writes the link for `forebay design --from`, and `read_link`
+reads it.
 
 C is what leaves while packets wait. R is the time after which a signal is answered: the arrivals
 per interval, as a function of the time since a signal that came by chance, drop at one round trip
@@ -12,16 +15,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.words import in_figures
-from forebay.control.counters import Floats
+from forebay._native import ScenarioError
 from forebay.control.loaded_link import PLAIN, modelled_senders
-from forebay.control.queue_records import QueueRecord
+from forebay.control.queue_records import Floats, QueueRecord
 from forebay.control.senders import SENDERS
 
 #: Blocks of the record, and draws from them.
@@ -392,3 +399,170 @@ def _derived(
         by_p = per_s * rtt.value / per_flow(p, rtt.value) - flows
         ends.append(math.hypot(by_r, by_p, by_law))
     return propagation, wide, IntervalEstimate(flows, max(0.0, flows - ends[0]), flows + ends[1])
+
+
+#: Round trips in a segment, and bands per decade of frequency.
+TRIPS, BANDS = 60.0, 8
+#: Fewest segments.
+FEWEST_SEGMENTS = 6
+
+
+@dataclass(frozen=True)
+class IdentifiedResponse:
+    """L over frequency, identified from a closed loop in its steady state.
+
+    A law asks for a probability p, and chance makes of it the signals s = p·λ + e, with arrivals λ.
+    What came by chance, e, depends on nothing before, and so separates cause from effect in a
+    closed loop: with cross-spectra, L(jω) = −S_pe/S_se, both per packet (an instrumental variable;
+    Söderström and Stoica 1983). TCP's own noise, which passes the same loop, drops out.
+
+    omega_rad_s: centres of the bands. gain: L at them. size_error: half the interval of |L|, as a
+    share; phase_error_deg: of its angle.
+    """
+
+    omega_rad_s: Floats
+    gain: NDArray[np.complexfloating]
+    size_error: Floats
+    phase_error_deg: Floats
+
+    @property
+    def crossover_rad_s(self) -> float:
+        """Where |L| falls through one; nan where no band shows it."""
+        size = np.log(np.abs(self.gain))
+        for i in range(len(size) - 1):
+            if size[i] > 0 >= size[i + 1]:
+                share = size[i] / (size[i] - size[i + 1])
+                low, high = np.log(self.omega_rad_s[i : i + 2])
+                return float(np.exp(low + share * (high - low)))
+        return math.nan
+
+    @property
+    def phase_margin_deg(self) -> float:
+        """180° and the angle of L at the crossover."""
+        at = self.crossover_rad_s
+        if math.isnan(at):
+            return math.nan
+        angle = np.degrees(np.unwrap(np.angle(self.gain)))
+        # An integral and TCP's poles lag: the first angle is between 0 and −360°.
+        angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
+        return 180 + float(np.interp(math.log(at), np.log(self.omega_rad_s), angle))
+
+
+def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | None:
+    """The loop's gain; None without a probability, and for a record of too few round trips."""
+    if series.p is None or not np.any(series.p > 0) or not series.signals.sum() > 0:
+        return None
+    dt_s = series.interval_s
+    length = 1 << math.ceil(math.log2(TRIPS * rtt_s / dt_s))
+    starts = range(0, len(series.arrivals) - length + 1, length // 2)
+    if len(starts) < FEWEST_SEGMENTS:
+        return None
+    law, by_chance = held(series.p), chance(series)
+    per_packet = series.signals.sum() / (law * series.arrivals).sum() * series.arrivals.mean()
+    window = np.hanning(length)
+
+    def spectrum(values: Floats, start: int) -> NDArray[np.complexfloating]:
+        part = values[start : start + length]
+        return np.asarray(np.fft.rfft(window * (part - part.mean())))
+
+    asked = np.array([spectrum(law, i) for i in starts])
+    drawn = np.array([spectrum(by_chance / per_packet, i) for i in starts])
+    given = np.array([spectrum(series.signals / per_packet, i) for i in starts])
+    omega = 2 * math.pi * np.fft.rfftfreq(length, dt_s)
+    highest = min(4 / rtt_s, 0.5 * math.pi / dt_s)
+    edges = np.geomspace(omega[2], highest, max(3, round(BANDS * math.log10(highest / omega[2]))))
+    rows = []
+    for low, high in itertools.pairwise(edges):
+        band = (omega >= low) & (omega < high)
+        if not band.any():
+            continue
+        to_law = (asked[:, band] * drawn[:, band].conj()).sum(1)
+        to_signals = (given[:, band] * drawn[:, band].conj()).sum(1)
+        gain = -to_law.sum() / to_signals.sum()
+        power = np.abs(asked[:, band]) ** 2
+        # A law that never moves has no response.
+        if not power.any():
+            continue
+        coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(drawn[:, band]) ** 2).sum())
+        # Leaving out one segment after the other; half of them are new with half of overlap.
+        left = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
+        apart = left - left.mean()
+        error = math.sqrt(2 * (len(left) - 1) / len(left) * float((np.abs(apart) ** 2).sum()) / 2)
+        if coherence * len(starts) * band.sum() > 3 and error < 0.5 * abs(gain):
+            share = NORMAL * error / abs(gain)
+            centre = float(omega[band].mean())
+            rows.append((centre, gain, share, math.degrees(share)))
+    if len(rows) < 3:
+        return None
+    return IdentifiedResponse(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+#: Keys of the file that must be there, with their kinds of quantity; the others are for readers.
+RATE, RTT, FLOWS, PACKET = "rate", "rtt", "flows", "packet"
+
+
+@dataclass(frozen=True)
+class IdentifiedLink:
+    """rate, packet: texts. rtt: propagation both ways. least and most of their intervals."""
+
+    rate: str
+    packet: str
+    rtt: tuple[str, str]
+    flows: tuple[float, float]
+
+
+def link_toml(found: Identified) -> str:
+    """The file, in TOML; numbers that are not identified are left out, with the reason."""
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment(f"identified by forebay from {found.name}"))
+
+    document.add(tomlkit.comment(f"assumed: {found.assumed}"))
+    for remark in found.remarks:
+        document.add(tomlkit.comment(remark))
+
+    def add(key: str, one: Any, write: Any) -> None:
+        if one.known:
+            document.add(key, write(one.value))
+            document.add(f"{key}_interval", [write(one.low), write(one.high)])
+        else:
+            document.add(tomlkit.comment(f"{key}: {one.why}"))
+
+    add(RATE, found.rate_bps, lambda bps: quantities.rate(float(f"{bps:.4g}")))
+    if math.isfinite(found.packet_bytes):
+        document.add(PACKET, quantities.size(round(found.packet_bytes)))
+    else:
+        document.add(tomlkit.comment(f"{PACKET}: no packet left the queue"))
+    add(RTT, found.propagation_s, lambda s: quantities.time(round(s, 6)))
+    add(FLOWS, found.flows, lambda n: round(max(1.0, n), 2))
+    add("signals", found.signals, lambda p: float(f"{p:.4g}"))
+    return tomlkit.dumps(document)
+
+
+def read_link(path: Path) -> IdentifiedLink:
+    """Raises `ScenarioError` for a file that lacks what a design needs."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        raise ScenarioError(
+            f'--from: found "{path}", {reason}, allowed: a file of `forebay identify`'
+        ) from error
+    for key in (RATE, PACKET, RTT, FLOWS):
+        if key not in found:
+            raise ScenarioError(
+                f"--from {path}: found no {key}, allowed: a file of `forebay identify` with rate, "
+                "packet, rtt and flows; a comment in it says why it lacks one"
+            )
+    interval = {key: found.get(f"{key}_interval", [found[key]] * 2) for key in (RTT, FLOWS)}
+    for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:
+        _native.quantity(f"--from {path}: {key}", str(found[key]), kind)
+    try:
+        low, high = (float(one) for one in interval[FLOWS])
+        shortest, longest = (str(one) for one in interval[RTT])
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(f"--from {path}: found {error}, allowed: two values") from error
+    for one in (shortest, longest):
+        _native.quantity(f"--from {path}: rtt_interval", one, "time")
+    return IdentifiedLink(str(found[RATE]), str(found[PACKET]), (shortest, longest), (low, high))

@@ -20,7 +20,7 @@ from forebay.report.style import STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.control.stability import Map
+    from forebay.control.stability_map import StabilityMap
 
 #: Colours of cells without equilibrium, by the reason.
 NOWHERE = {
@@ -34,7 +34,7 @@ NOWHERE = {
 
 
 @styled
-def draw_map(drawn: Map) -> Plot:
+def draw_map(drawn: StabilityMap) -> Plot:
     """A map of stability, with the simulated points on it."""
     scale = 1e-6 if drawn.axis == "rate" else 1e3
     values = drawn.values * scale
@@ -114,7 +114,7 @@ def _minor(value: float, _position: int) -> str:
     return f"{value:g}" if round(lead) in (2, 5) else ""
 
 
-def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
+def _oscillation(axes: Axes, drawn: StabilityMap, scale: float) -> None:
     if not drawn.oscillation:
         return
     flows, values, deviation = (np.array(column) for column in zip(*drawn.oscillation, strict=True))
