@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay.fluid.model import Model
+from forebay.fluid.engine import Model
 
 __version__: str
 #: raised whenever the same scenario, law and seed give other numbers than before

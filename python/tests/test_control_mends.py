@@ -16,7 +16,7 @@ from linear_loop import critical_gain_db, hybrid, sampled
 from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.campaign.control_figures import FIGURES
-from forebay.control import loop
+from forebay.control import loop as loops
 from forebay.control.design import design
 from forebay.control.design_rule import design_once
 from forebay.control.designed_law import Design
@@ -431,7 +431,7 @@ def test_work_has_a_bound_at_the_edges_of_the_allowed_ranges(
     duration_s = 1.5 * settling_s if math.isfinite(settling_s) else 30 * made.point.rtt_s
     time_s, moved = made.loop.step(duration_s)
     assert np.isfinite(moved).all()
-    assert len(time_s) <= loop.MOST_STEPS + 1
+    assert len(time_s) <= loops.MOST_STEPS + 1
     assert time.process_time() - began < 10
 
 
@@ -443,7 +443,7 @@ def test_a_long_response_is_that_of_many_short_steps(
     assert loop is not None
     duration_s = 2 * loop.settling_s
     stepped_s, stepped = loop.step(duration_s)
-    monkeypatch.setattr(loop, "MOST_STEPS", 1)
+    monkeypatch.setattr(loops, "MOST_STEPS", 1)
     time_s, inverted = loop.step(duration_s)
     exact = np.interp(time_s, stepped_s, stepped)
     assert np.abs(inverted - exact).max() < 2e-3 * np.abs(exact).max()

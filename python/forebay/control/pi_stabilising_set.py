@@ -203,12 +203,7 @@ def design_for_range(
     law's own if that is shorter, if None. l4s_flows, tcp: as of `design.design`, at every corner;
     an RTT may be a list of classes, with a range of rates or flows. Raises `ScenarioError`.
     """
-    form = pi_forms.pi_law(law)
-    if form is None:
-        raise ScenarioError(
-            f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
-            "`forebay tune` searches other laws over a range"
-        )
+    form = _pi_law(law)
     ranges = _ranges(rates, rtts, flows)
     if target is None:
         least = LoadedLink.from_texts(rates[0], packet, flows[0], rtts[0], tcp=tcp)
@@ -218,17 +213,16 @@ def design_for_range(
         rate, rtt, n = place
         return LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
 
-    ends = itertools.product(dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
-    links = [link_at(place) for place in ends]
+    axes = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
+    links = [link_at(place) for place in itertools.product(*axes)]
     interval_s = _interval_s(form, links, interval)
-    corners, served, left_out = [], [], []
-    for link in links:
-        end = corner_on(form, link, target, interval_s)
-        if isinstance(end, Corner):
-            corners.append(end)
-            served.append(link)
-        else:
-            left_out.append(f"{link.rate}, {link.rtts}, {link.flows:g} flows: {end}")
+    ends = [(link, corner_on(form, link, target, interval_s)) for link in links]
+    corners = [end for _, end in ends if isinstance(end, Corner)]
+    left_out = [
+        f"{link.rate}, {link.rtts}, {link.flows:g} flows: {end}"
+        for link, end in ends
+        if isinstance(end, str)
+    ]
     if not corners:
         raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
     gains = choose(corners, interval_s)
@@ -242,17 +236,27 @@ def design_for_range(
     def loop_on(link: LoadedLink) -> Loop | None:
         return plant_on(link, law, params).loop_at(link.flows, link.rtt_s)
 
-    loops = []
-    for link in served:
-        loop = loop_on(link)
-        if loop is None:
-            raise ScenarioError(f"law: found no rest of {law} at {link}, allowed: a PI")
-        loops.append(loop)
-    own_gains = [choose([corner], interval_s) for corner in corners]
+    loops = [loop for link, end in ends if isinstance(end, Corner) and (loop := loop_on(link))]
+    if len(loops) < len(corners):
+        raise ScenarioError(f"law: found no rest of {law} at every corner, allowed: a PI")
+    own = [choose([corner], interval_s) for corner in corners]
     places, centre = _between(ranges)
     between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
-    inside, middle = list(between.values()), between.get(centre, loops[0])
-    return RangeDesign(law, gains, params, corners, loops, own_gains, left_out, inside, middle)
+    middle = between.get(centre, loops[0])
+    return RangeDesign(
+        law, gains, params, corners, loops, own, left_out, [*between.values()], middle
+    )
+
+
+def _pi_law(law: str) -> PiLaw:
+    """Return the form of a PI. Raises `ScenarioError` for any other law."""
+    form = pi_forms.pi_law(law)
+    if form is None:
+        raise ScenarioError(
+            f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
+            "`forebay tune` searches other laws over a range"
+        )
+    return form
 
 
 def _ranges(

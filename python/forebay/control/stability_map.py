@@ -164,31 +164,16 @@ def stability_map(
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
     the map without them, and sets its `interrupted`. Raises `ScenarioError` for bad input.
     """
-    if not isinstance(rtt, str):
-        rtt = ",".join([str(text) for text in rtt]) if isinstance(rtt, Sequence) else str(rtt)
-    fewest, most = _bounds("--flows", flows, None)
-    axis = _axis(rate, rtt)
-    low, high = _bounds(f"--{axis}", rate if axis == "rate" else rtt, axis)
+    params = {key: quantities.plain(value) for key, value in (sets or {}).items()}
     if measured_law.is_python(law) and windows != WINDOWS[0]:
         raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
-    params = {key: quantities.plain(value) for key, value in (sets or {}).items()}
-    longest = range_ends(f"--{axis}", rate if axis == "rate" else rtt)[1]
     # The set-point matters only where the law has none among its parameters.
-    link = LoadedLink.from_texts(
-        longest if axis == "rate" else rate,
-        packet,
-        most,
-        longest if axis == "rtt" else rtt,
-        params.get("target", "1p"),
-        buffer,
-        l4s_flows,
-        tcp,
-    )
+    target = params.get("target", "1p")
+    axis, loads, values, (rate, rtt) = _ranges(rate, flows, rtt)
+    link = LoadedLink.from_texts(rate, packet, loads[1], rtt, target, buffer, l4s_flows, tcp)
     try:
         with progress.status("finding where the loop is stable"):
-            result = theory_map(
-                law, link, [*params.items()], (fewest, most), axis, (low, high), points, windows
-            )
+            result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
     except ScenarioError as error:
         if "target" in params or not str(error).startswith("target: "):
             raise
@@ -202,6 +187,22 @@ def stability_map(
             return with_packets(result, [*params.items()], simulate, store)
     except KeyboardInterrupt:
         return replace(result, interrupted=True)
+
+
+def _ranges(
+    rate: str, flows: str, rtt: PerClass
+) -> tuple[str, tuple[float, float], tuple[float, float], tuple[str, str]]:
+    """Return the axis, the ends of flows and axis, and the link's largest rate and RTT.
+
+    Raises `ScenarioError` unless flows and one of rate and RTT are ranges.
+    """
+    if not isinstance(rtt, str):
+        rtt = ",".join([str(text) for text in rtt]) if isinstance(rtt, Sequence) else str(rtt)
+    loads = _bounds("--flows", flows, None)
+    axis = _axis(rate, rtt)
+    text = rate if axis == "rate" else rtt
+    values, longest = _bounds(f"--{axis}", text, axis), range_ends(f"--{axis}", text)[1]
+    return axis, loads, values, (longest, rtt) if axis == "rate" else (rate, longest)
 
 
 def _axis(rate: str, rtt: str) -> str:
