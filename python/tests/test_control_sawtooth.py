@@ -207,7 +207,7 @@ def test_more_of_what_is_folded_changes_nothing() -> None:
     assert loop.terms.hybrid
     omega = np.linspace(0.1, loop.highest_rad_s, 200)
     found = loop.response(omega)
-    more = replace(loop.terms, folds=tuple(m for m in range(-62, 63) if m))
+    more = replace(loop.terms, aliases=tuple(m for m in range(-62, 63) if m))
     assert np.max(np.abs(frequency_response.loop(more, 1j * omega) / found - 1)) < 1e-4
 
 

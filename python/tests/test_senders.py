@@ -420,10 +420,10 @@ def test_the_pulse_response_is_poissons_sum(law: str) -> None:
     t = found.terms
     if t.interval_s is None:
         t = replace(t, interval_s=0.01)
-        t = replace(t, beside=t.beside and replace(t.beside, interval_s=0.01))
+        t = replace(t, parallel=t.parallel and replace(t.parallel, interval_s=0.01))
         third = t.paths[-1]
         beside = t.paths[1]
-        t = replace(t, beside=replace(beside, beside=replace(third, interval_s=0.01)))
+        t = replace(t, parallel=replace(beside, parallel=replace(third, interval_s=0.01)))
     interval = float(np.asarray(t.interval_s))
     s = 1j * np.array([0.3, 3.0, 0.2 * math.pi / interval, 0.8 * math.pi / interval])
     folds = 2j * math.pi / interval * np.arange(-4000, 4001)

@@ -159,10 +159,10 @@ def pi_pd_3() -> Plot:
     time_s, queue = unit_step(point, 2.5, 20_000)
     figure = Plot(figsize=(7.2, 3.6), layout="constrained")
     axes, zoom = stacked(figure, [2, 1], 3.9)
-    for each in (axes, zoom):
-        each.axhline(1, **EDGE)
-        each.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if each is axes else 1.2)
-        each.set(xlabel="Time [s]", ylim=(0, 2.2))
+    for panel in (axes, zoom):
+        panel.axhline(1, **EDGE)
+        panel.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if panel is axes else 1.2)
+        panel.set(xlabel="Time [s]", ylim=(0, 2.2))
     axes.axvline(figures.settling_s, color=COLOURS[1], linewidth=1.2)
     text = f"settling time {figures.settling_s:.2f} s"
     beside(axes, text, (figures.settling_s, 2.0), (4, 0))

@@ -76,7 +76,7 @@ class DelaySystem:
         )
 
     def unstable_roots(self) -> float:
-        """How many roots have Re s > 0; infinite for a neutral system with |b_n/a_n| ≥ 1.
+        """Return the number of roots with Re s > 0; infinite if neutral with |b_n/a_n| ≥ 1.
 
         The argument of f along the boundary of the right half of a disc that holds them all.
         Raises `ValueError` where a root is on the imaginary axis, to rounding.
@@ -97,7 +97,7 @@ class DelaySystem:
         return round(count)
 
     def stable(self) -> bool:
-        """Whether every root has Re s < 0; on the boundary, False."""
+        """True if every root has Re s < 0; False on the boundary."""
         try:
             return self.unstable_roots() == 0
         except ValueError:
@@ -111,9 +111,9 @@ class DelaySystem:
         """
         guesses = self._eigenvalues(points)
         guesses = guesses[np.argsort(-guesses.real)][: 4 * count + 20]
-        found = self._newton(guesses)
-        found = found[np.argsort(-found.real, kind="stable")]
-        return found[:count]
+        refined = self._newton(guesses)
+        refined = refined[np.argsort(-refined.real, kind="stable")]
+        return refined[:count]
 
     def rightmost(self) -> complex:
         """The rightmost root, with Im s ≥ 0."""
@@ -130,7 +130,7 @@ class DelaySystem:
         return 1.01 * max(real, default=1.0)
 
     def _turn(self, radius: float) -> float:
-        """How far arg f(jω) turns from ω = 0 to `radius`."""
+        """Return the angle by which arg f(jω) turns from ω = 0 to `radius`."""
         steps = max(200, math.ceil(8 * radius * self.delay_s))
         omega = np.union1d(np.linspace(0, radius, steps), np.geomspace(1e-6, 1, 200) * radius)
         for _ in range(60):
@@ -161,14 +161,14 @@ class DelaySystem:
         past[-1] = -b[1:][::-1]
         _, differentiate = chebyshev(points)
         size = n * (points + 1)
-        left, right = np.eye(size), np.kron(differentiate, np.eye(n))
-        left[n - 1, -1] = b[0]
-        right[:n] = 0
-        right[:n, :n] = now
-        right[:n, -n:] = past
+        lhs, rhs = np.eye(size), np.kron(differentiate, np.eye(n))
+        lhs[n - 1, -1] = b[0]
+        rhs[:n] = 0
+        rhs[:n, :n] = now
+        rhs[:n, -n:] = past
         from scipy import linalg  # a tenth of a second to load, which most loops do without
 
-        return np.asarray(linalg.eigvals(linalg.solve(left, right)) / unit, complex)
+        return np.asarray(linalg.eigvals(linalg.solve(lhs, rhs)) / unit, complex)
 
     def _newton(self, guesses: Complexes) -> Complexes:
         """Roots near the guesses, once each; guesses that wander off are dropped."""
@@ -184,11 +184,11 @@ class DelaySystem:
         ) * np.exp(np.minimum(-s.real * self.delay_s, 700))
         with np.errstate(all="ignore"):
             good = near & np.isfinite(s) & (np.abs(self(s)) < 1e-9 * size)
-        kept: list[complex] = []
+        distinct: list[complex] = []
         for root in s[good]:
-            if all(abs(root - other) > 1e-7 * (abs(root) + unit) for other in kept):
-                kept.append(complex(root))
-        return np.array(kept, complex)
+            if all(abs(root - known_root) > 1e-7 * (abs(root) + unit) for known_root in distinct):
+                distinct.append(complex(root))
+        return np.array(distinct, complex)
 
 
 def _shift(coefficients: Sequence[float], by: float) -> list[float]:
@@ -209,8 +209,7 @@ def chebyshev(points: int) -> tuple[Floats, Floats]:
 
 
 def weights(nodes: Floats, at: float) -> Floats:
-    """By which the values at these Chebyshev nodes interpolate another point (Berrut and Trefethen
-    2004)."""
+    """Return barycentric interpolation weights at Chebyshev nodes (Berrut and Trefethen 2004)."""
     off = at - nodes
     if np.any(np.abs(off) < 1e-14):
         return np.asarray(np.abs(off) < 1e-14, float)

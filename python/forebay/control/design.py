@@ -128,48 +128,48 @@ def _measured(
 # --- the sampling interval ----------------------------------------------------------------------
 
 
-def _at_fitting_interval(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
+def _at_fitting_interval(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design:
     """Return the design at the law's own interval, or at one that suits the RTT.
 
     A rule may have no gains for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises
     `ScenarioError`.
     """
     try:
-        return design_once(law, link, given)
+        return design_once(law, link, settings)
     except ScenarioError:
-        own_s = None if "interval" in given else _own_interval_s(law)
+        own_s = None if "interval" in settings else _own_interval_s(law)
         rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
         if own_s is None or own_s <= LONGEST * rtt_s:
             raise
-        draft = _attempt(law, link, {**given, "interval": _fitting_interval(law, rtt_s)})
+        draft = _attempt(law, link, {**settings, "interval": _fitting_interval(law, rtt_s)})
         if draft is None or draft.loop is None or draft.loop.interval_s is None or not draft.stable:
             raise
         return replace(draft, impossible_s=own_s)
 
 
-def _with_interval(draft: Design, given: Mapping[str, str]) -> Design:
+def _with_interval(draft: Design, settings: Mapping[str, str]) -> Design:
     """Return the design at an interval that suits the RTT, where the law's own does not.
 
     An interval that was given stays.
     """
     loop, own_s = draft.loop, _own_interval_s(draft.law)
-    if loop is None or loop.interval_s is None or own_s is None or "interval" in given:
+    if loop is None or loop.interval_s is None or own_s is None or "interval" in settings:
         return draft
     rtt_s = draft.point.rtt_s
     # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
     if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
         return draft
     interval = _fitting_interval(draft.law, rtt_s)
-    variant = _attempt(draft.law, draft.link, {**given, "interval": interval})
+    variant = _attempt(draft.law, draft.link, {**settings, "interval": interval})
     if variant is None or variant.loop is None or peak_of(variant) > 0.95 * peak_of(draft):
         return draft
     return replace(variant, published=loop)
 
 
-def _attempt(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design | None:
+def _attempt(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design | None:
     """Return `design_once`; None where it raises `ScenarioError`."""
     try:
-        return design_once(law, link, given)
+        return design_once(law, link, settings)
     except ScenarioError:
         return None
 
@@ -215,16 +215,16 @@ def peak_of(draft: Design, enough: float = math.inf) -> float:
     return draft.loop.peak
 
 
-def _robust_setting(draft: Design, given: Mapping[str, str]) -> RobustSetting | None:
+def _robust_setting(draft: Design, settings: Mapping[str, str]) -> RobustSetting | None:
     """Return the setting that makes a loop robust; None for a loop that is."""
     peak = peak_of(draft)
     if peak <= ROBUST_PEAK:
         return None
-    for key, value in _tried(draft, given):
+    for key, value in _tried(draft, settings):
         link = draft.link
         if key == "target":
             link = replace(link, target_pkts=float(value.removesuffix("p")))
-        variant = _attempt(draft.law, link, {**given, **_kept_interval(draft), key: value})
+        variant = _attempt(draft.law, link, {**settings, **_kept_interval(draft), key: value})
         if variant is None:
             continue
         then = peak_of(variant, ROBUST_PEAK)
@@ -233,7 +233,7 @@ def _robust_setting(draft: Design, given: Mapping[str, str]) -> RobustSetting | 
     return RobustSetting(peak)
 
 
-def _tried(draft: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield settings from the nearest on.
 
     First the goal that slows the law, then its other goals, its interval, and the set-point.
@@ -243,12 +243,12 @@ def _tried(draft: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]
     slowed = model.slowed_by
     if slowed is not None and slowed not in values:
         values[slowed] = dict(draft.params)[slowed]
-    if draft.gain_params and all(name in given for name in draft.gain_params):
+    if draft.gain_params and all(name in settings for name in draft.gain_params):
         # The rule is not asked.
         values = {}
     for key in sorted(values, key=lambda key: key != slowed):
         try:
-            now = float(given.get(key, values[key]))
+            now = float(settings.get(key, values[key]))
         except ValueError:
             continue
         for factor in LESS if key == slowed else (*LESS, *MORE):
@@ -268,38 +268,38 @@ def _rule_keys(draft: Design) -> set[str]:
     return {name for name, _, _ in draft.model().goals} | set(draft.gain_params)
 
 
-def _stable(draft: Design, given: Mapping[str, str]) -> Design:
+def _stable(draft: Design, settings: Mapping[str, str]) -> Design:
     """Return the draft if it is stable or was given by hand, else the nearest stable design.
 
     That is the one that the advice names, or a PI of the set of robust gains, as a rule may not
     give gains that its own margins call unstable. Raises `ScenarioError` where there is none.
     """
-    by_hand = any(key in given for key in _rule_keys(draft))
+    by_hand = any(key in settings for key in _rule_keys(draft))
     if draft.stable or by_hand or not draft.gains:
         return draft
     advice = draft.advice
     key, value = (advice.key, advice.value) if advice is not None else (None, None)
     # The set-point is not the rule's to move.
     if key is not None and value is not None and key != "target":
-        asked = {**given, **_kept_interval(draft), key: value}
-        variant = design_once(draft.law, draft.link, asked)
+        varied = {**settings, **_kept_interval(draft), key: value}
+        variant = design_once(draft.law, draft.link, varied)
         return replace(variant, published=draft.published, unstable_goal=advice)
-    robust = _of_robust_set(draft, given)
+    robust = _of_robust_set(draft, settings)
     if robust is not None and robust.stable:
         return robust
-    other = f"--target {value}" if key == "target" else "another --target"
+    alternative = f"--target {value}" if key == "target" else "another --target"
     raise ScenarioError(
         f"law: found {draft.law}, whose rule gives no stable loop on this link with any of its "
-        f"goals, allowed: {other}, or another law"
+        f"goals, allowed: {alternative}, or another law"
     )
 
 
-def _stable_rates(draft: Design, given: Mapping[str, str]) -> Design:
+def _stable_rates(draft: Design, settings: Mapping[str, str]) -> Design:
     """Return a loop of rates, whose rule has no goals, if it is stable or was given by hand.
 
     Raises `ScenarioError`.
     """
-    if draft.stable or any(key in given for key in _rule_keys(draft)):
+    if draft.stable or any(key in settings for key in _rule_keys(draft)):
         return draft
     moved = " and ".join(name for name in draft.gain_params if name in draft.gains)
     raise ScenarioError(
@@ -309,7 +309,7 @@ def _stable_rates(draft: Design, given: Mapping[str, str]) -> Design:
     )
 
 
-def _of_robust_set(draft: Design, given: Mapping[str, str]) -> Design | None:
+def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
     """Return a PI by the exact set of its robust gains, for a link on which its rule has none.
 
     None for any other law, and where no gains are robust.
@@ -324,7 +324,7 @@ def _of_robust_set(draft: Design, given: Mapping[str, str]) -> Design | None:
 
     def with_gains(gains: PiGains) -> Design:
         texts = dict(form.texts(gains.a, gains.b))
-        return design_once(draft.law, draft.link, {**given, **_kept_interval(draft), **texts})
+        return design_once(draft.law, draft.link, {**settings, **_kept_interval(draft), **texts})
 
     try:
         gains = pi_stabilising_set.choose([corner], loop.interval_s)
@@ -383,8 +383,8 @@ def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
         return draft
     for factor in sorted((*LESS, *MORE), key=lambda factor: abs(math.log(factor))):
         value = f"{factor * usual:.3g}"
-        asked = {**settings, **_kept_interval(draft), goal: value}
-        variant = _attempt(draft.law, draft.link, asked)
+        varied = {**settings, **_kept_interval(draft), goal: value}
+        variant = _attempt(draft.law, draft.link, varied)
         if variant is None:
             continue
         if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:

@@ -34,27 +34,27 @@ SLOWER = 1 / 4
 COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
 
 
-def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
+def design_once(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design:
     """Return a law designed for a link with these goals and parameters, by its rule alone.
 
     Raises `ScenarioError`.
     """
     names = [name for name, _, _ in link.model(law, []).goals]
-    _check_keys(law, names, given)
-    goals = [(key, value) for key, value in given.items() if key in names]
+    _check_keys(law, names, settings)
+    goals = [(key, value) for key, value in settings.items() if key in names]
     # What was set by hand stays, even where the rule has its own opinion.
-    by_hand = {key: value for key, value in given.items() if key not in names}
+    by_hand = {key: value for key, value in settings.items() if key not in names}
     params = [*by_hand.items()]
     if "target" in _params(law):
         params.append(("target", f"{link.target_pkts:.12g}p"))
     base, plant = link.model(law, params), plant_on(link, law, params)
     target = _target_point(link, plant, base)
-    asked = target if plant.published else reno_equivalent(law, link, tuple(params)) or target
+    rule_point = target if plant.published else reno_equivalent(law, link, tuple(params)) or target
     marked = any(SENDERS[group.tcp].ecn for group in link.groups)
-    answer = base.design(asked, link.target_pkts, goals, target.probability, marked=marked)
+    answer = base.design(rule_point, link.target_pkts, goals, target.probability, marked=marked)
     values = dict(answer["params"]) | dict(answer["settings"]) if answer is not None else {}
     gain_params = gain_params_of(answer["params"] if answer is not None else ())
-    notes = _notes(answer, plant, asked, target)
+    notes = _notes(answer, plant, rule_point, target)
     gains = {} if answer is None else answer["gains"]
     fixed = [name for name in gain_params if name in by_hand]
     if fixed:
@@ -103,15 +103,15 @@ def _target_point(link: LoadedLink, plant: Plant, base: LawModel) -> OperatingPo
             f"--flows: found {link.flows:g}, which need a probability of {target.probability:.3g}, "
             "allowed: fewer, so that it is below 1"
         )
-    most = 2**-0.5 * capacity * target.rtt_s
+    limit = 2**-0.5 * capacity * target.rtt_s
     if link.l4s_flows:
         raise ScenarioError(
             f"--l4s-flows: found {link.l4s_flows:g} beside {link.flows:g} of --flows, together "
-            f"as {flows:.3g} flows of Reno, allowed: fewer, so that it is at most {most:.3g} "
+            f"as {flows:.3g} flows of Reno, allowed: fewer, so that it is at most {limit:.3g} "
             "with this rate, RTT and target"
         )
     raise ScenarioError(
-        f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
+        f"--flows: found {flows:g}, allowed: at most {limit:.3g} with this rate, RTT and "
         "target; with windows below √2 packets no signal slows TCP down enough"
     )
 
@@ -167,12 +167,12 @@ def reno_equivalent(
         return None
 
     @cache
-    def asked(flows: float) -> tuple[Plant, Loop] | None:
+    def by_rule(flows: float) -> tuple[Plant, Loop] | None:
         return _by_rule(law, link, params, point(flows), start.probability)
 
     @cache
     def robust(flows: float) -> bool:
-        plant_and_loop = asked(flows)
+        plant_and_loop = by_rule(flows)
         if plant_and_loop is None:
             return False
         loop = plant_and_loop[1]
@@ -186,8 +186,8 @@ def reno_equivalent(
         middle = math.sqrt(good * bad)
         good, bad = (middle, bad) if robust(middle) else (good, middle)
     # Gains that much smaller would cost more than the steps of PIE's do.
-    tried = (good * SLOWER ** (i / HALVINGS) for i in range(HALVINGS + 1))
-    clear = (flows for flows in tried if robust(flows) and not _crosses_step(asked(flows)))
+    candidates = (good * SLOWER ** (i / HALVINGS) for i in range(HALVINGS + 1))
+    clear = (flows for flows in candidates if robust(flows) and not _crosses_step(by_rule(flows)))
     return point(next(clear, good))
 
 
@@ -246,19 +246,19 @@ def _crosses_step(plant_and_loop: tuple[Plant, Loop] | None) -> bool:
 
 
 def _notes(
-    answer: DesignedLaw | None, plant: Plant, asked: OperatingPoint, target: OperatingPoint
+    answer: DesignedLaw | None, plant: Plant, rule_point: OperatingPoint, target: OperatingPoint
 ) -> list[str]:
     """Return the rule's notes, and the operating point that it was asked for if that differs."""
     if answer is None:
         return ["The law has no design rule: these are its parameters as they are."]
     if plant.published:
         return answer["notes"]
-    if asked is target:
+    if rule_point is target:
         why = f"{target.flows:.3g} flows of Reno, which need the same p0"
     else:
         why = (
-            f"{asked.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity "
-            f"peak of the loop here at or below {ROBUST_PEAK:g} ({target.flows:.3g} flows of Reno "
+            f"{rule_point.flows:.3g} flows of Reno, the most for which its gains keep the "
+            f"sensitivity peak of the loop here at or below {ROBUST_PEAK:g} ({target.flows:.3g} flows of Reno "
             "need the same p0)"
         )
     note = f"The law's design rule is for Reno alone: it was applied to {why}. "
@@ -310,10 +310,10 @@ def _params(law: str) -> list[str]:
     return [spec["name"] for spec in laws[law]["params"]] if law in laws else []
 
 
-def _check_keys(law: str, goals: list[str], given: Mapping[str, str]) -> None:
+def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None:
     """Raise `ScenarioError` for a key that is neither a goal nor a parameter."""
     allowed = [*goals, *(name for name in _params(law) if name not in goals)]
-    for key in given:
+    for key in settings:
         if key not in allowed:
             raise ScenarioError(
                 f'--set: found "{key}", which {law} does not have, allowed: '
@@ -355,8 +355,8 @@ def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, 
         names = [name for name in gain_params if name in together]
         missing = [name for name in names if name not in by_hand]
         if len(names) > 1 and 0 < len(missing) < len(names):
-            given = ", ".join(name for name in names if name in by_hand)
+            chosen = ", ".join(name for name in names if name in by_hand)
             raise LoneGainError(
-                f"--set: found {given} without {', '.join(missing)}, allowed: all of "
+                f"--set: found {chosen} without {', '.join(missing)}, allowed: all of "
                 f"{', '.join(names)} of {law}, or none"
             )

@@ -157,9 +157,9 @@ class Design:
     def title(self) -> str:
         """The law, the link and the flows, as pictures and pages name the design."""
         link = self.link
-        others = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
-        others += f" of {link.senders}" if link.groups else ""
-        return f"{self.law} for {words.quantity(link.rate)}, {link.flows:g} flows{others}"
+        addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        addition += f" of {link.senders}" if link.groups else ""
+        return f"{self.law} for {words.quantity(link.rate)}, {link.flows:g} flows{addition}"
 
     @cached_property
     def sawtooth(self) -> Loop | None:
@@ -423,10 +423,10 @@ def step_within(law: LawModel, loop: Loop, deviation_pkts: float) -> GainStep | 
     """Return the nearest step of a law's gains, by its linear models at other loads."""
     if not integrates_queue(loop):
         return None
-    here, p0 = loop.model["proportional"], loop.point.probability
-    reach = DEVIATIONS * deviation_pkts * here
+    slope, p0 = loop.model["proportional"], loop.point.probability
+    reach = DEVIATIONS * deviation_pkts * slope
     steps = (
-        GainStep(p, factor, abs(p - p0) / here, deviation_pkts)
+        GainStep(p, factor, abs(p - p0) / slope, deviation_pkts)
         for end in (min(p0 + reach, 1.0), max(p0 - reach, 0.01 * p0))
         for p, factor in _steps(law, loop.point, end)
     )

@@ -80,7 +80,7 @@ def trains(loop: Loop) -> Terms:
     """Return the loop of `forebay.control.ack_clocking` with packets in trains."""
     t, rtt_s, age_s = loop.terms, loop.point.rtt_s, loop.model["age_s"]
     second = replace(t, gain=t.gain * SECOND, delay_s=2 * rtt_s + age_s)
-    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s + age_s, beside=second)
+    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s + age_s, parallel=second)
 
 
 def noise(loop: Loop) -> float:
@@ -101,10 +101,10 @@ def few(flows: float) -> float:
     from while it is: its noise is that of one.
     """
     flows = max(flows, 1.0)
-    held, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
+    coupled, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
     spread = 2 * KAPPA - 1
-    third = 1 + 3 * spread * held + (CUBE - 1 - 3 * spread) * skewed
-    return third / CUBE * 2 * KAPPA / (1 + spread * held)
+    third = 1 + 3 * spread * coupled + (CUBE - 1 - 3 * spread) * skewed
+    return third / CUBE * 2 * KAPPA / (1 + spread * coupled)
 
 
 def _pole(loop: Loop) -> float:
@@ -129,15 +129,15 @@ def expected(loop: Loop) -> Expected | None:
     def deviation(density: Floats) -> float:
         return float(np.trapezoid(density, omega)) / math.pi
 
-    kept = 1.0
+    cut_gain = 1.0
     for _ in range(ROUNDS):
-        closed = np.abs(frequency_response.sensitivity(t.changed(gain=kept), s)) ** 2
+        closed = np.abs(frequency_response.sensitivity(t.changed(gain=cut_gain), s)) ** 2
         density = intensity * white * closed / (omega**2 + pole**2)
         # What is quicker than the grid passes the loop unchanged.
         variance = deviation(density) + SPLIT * intensity / high / math.pi
         p_deviation = math.sqrt(deviation(density * acts))
-        last, kept = kept, _kept(p_deviation / p0)
-        if abs(kept - last) < 1e-4:
+        previous, cut_gain = cut_gain, _kept(p_deviation / p0)
+        if abs(cut_gain - previous) < 1e-4:
             break
     queue_pkts = loop.model["queue_pkts"]
     pipe_pkts = capacity * rtt_s - queue_pkts
@@ -331,12 +331,12 @@ def controller_fundamental(
     response = controller_output(loop, np.asarray(1j * harmonics, complex))
 
     def probability(middle: float) -> tuple[Floats, float]:
-        """Over a period, and its mean before the cut."""
+        """Return the probability over a period, and the mean error of the queue."""
         queue = np.maximum(0.0, middle + swing * np.sin(turn))
         lines = np.fft.rfft(queue - rest_pkts) / POINTS
-        kept = np.zeros_like(lines)
-        kept[1 : len(response) + 1] = lines[1 : len(response) + 1] * response
-        x = np.fft.irfft(kept * POINTS, POINTS)
+        filtered = np.zeros_like(lines)
+        filtered[1 : len(response) + 1] = lines[1 : len(response) + 1] * response
+        x = np.fft.irfft(filtered * POINTS, POINTS)
         error = float(lines[0].real)
         if not integrates:
             level = p0 + _at_rest(loop) * error
@@ -363,11 +363,11 @@ def controller_fundamental(
 def controller_output(loop: Loop, s: Complexes) -> Complexes:
     """Return the law's response to a sine of the queue, as a probability."""
     t = loop.terms
-    found = np.full_like(s, loop.model["direct"])
+    output = np.full_like(s, loop.model["direct"])
     if t.interval_s is not None:
-        found = found + frequency_response.law(t, s) * frequency_response.hold(t, s)
+        output = output + frequency_response.law(t, s) * frequency_response.hold(t, s)
     pole = frequency_response.average_pole(loop.model)
-    return found if pole is None else np.asarray(found * pole / (s + pole), complex)
+    return output if pole is None else np.asarray(output * pole / (s + pole), complex)
 
 
 def _integral(loop: Loop) -> float:

@@ -83,8 +83,7 @@ class OperatingRange:
     other_bps: float = 0.0
 
     def counted(self, flows: float, target_pkts: float) -> float:
-        """As many long-lived flows on the whole link as have the windows that these have beside
-        all others.
+        """Return the number of flows that would have the same windows on the whole link alone.
 
         A short flow is one more while it sends. What takes a share of the link leaves windows of
         W = R(C − u)/N: those of N·C/(C − u) flows on all of it, with the same probability, the same
@@ -100,7 +99,7 @@ class OperatingRange:
 
     @property
     def product_pkts(self) -> float:
-        """Of the capacity and the longest RTT."""
+        """The product of the capacity and the longest RTT."""
         return self.capacity_pkts_per_s * self.rtt_s[1]
 
 
@@ -207,12 +206,14 @@ def _designed(
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
         # Gains that are given take no goal of the rule's.
-        others = {key: value for key, value in sets.items() if key not in {*goals, "target"}}
+        fixed = {key: value for key, value in sets.items() if key not in {*goals, "target"}}
         moved = sets["target"]
-        result = _settling(result, many, lambda gains: design_with(moved, {**others, **gains}))
+        result = _settling(result, many, lambda gains: design_with(moved, {**fixed, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
-    kept = {*given, *goals} | ({"target"} if sets["target"] == _own_set_point(law, {}) else set())
-    params = tuple((name, value) for name, value in result.params if name not in kept)
+    omitted = {*given, *goals} | (
+        {"target"} if sets["target"] == _own_set_point(law, {}) else set()
+    )
+    params = tuple((name, value) for name, value in result.params if name not in omitted)
     peak = None if result.loop is None else quantities.finite(peak_of(result))
     return Fitted(
         law,
@@ -244,11 +245,11 @@ def _made_robust(
         key, value = _next_setting(result, sets, free, most_pkts)
         if key is None or key in given:
             break
-        asked = {**sets, "target": target, key: value}
-        variant = design_with(asked.pop("target"), asked)
+        varied = {**sets, "target": target, key: value}
+        variant = design_with(varied.pop("target"), varied)
         if not variant.stable and result.stable:
             break
-        result, sets = variant, asked
+        result, sets = variant, varied
         if key == "target":
             # Once: a slower loop moves the queue more, which would ask for more again.
             target, free = value, False
@@ -318,12 +319,12 @@ def _settling(
         corner = pi_stabilising_set.corner(
             result.link, around.point, interval_s, path, plant=around.to_queue
         )
-        most = pi_stabilising_set.choose([corner], interval_s)
+        largest = pi_stabilising_set.choose([corner], interval_s)
     except ScenarioError:
         return result
     best = result
     for share in INTEGRALS:
-        gains = PiGains(most.k_p, share * most.k_i, interval_s)
+        gains = PiGains(largest.k_p, share * largest.k_i, interval_s)
         texts = form.texts(gains.a, gains.b)
         if not texts:
             continue

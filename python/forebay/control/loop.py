@@ -219,7 +219,7 @@ def step_response(
     modes = []
     for path in plant.paths:
         whole, rest_s = frequency_response.whole_intervals(path.delay_s, dt)
-        for residue, pole in frequency_response.residues(path):
+        for residue, pole in frequency_response.partial_fractions(path):
             new, old = frequency_response.gammas(pole, dt, rest_s)
             modes.append((np.exp(-pole * dt), residue * new, residue * old, int(whole)))
     decays, news, olds, delays = zip(*modes, strict=True)

@@ -50,8 +50,7 @@ DECIBELS = 20 / math.log(10)
 
 @dataclass(frozen=True)
 class Margins:
-    """How far a stable loop is from oscillation; an unstable one has no phase, delay and
-    sensitivity, which are nan.
+    """The margins of a stable loop; phase, delay and sensitivity of an unstable one are nan.
 
     phase_deg: least lag at a crossover that would make it oscillate.
     gain_db: least rise of the plant's gain that would; inf where none does. Below zero it is what
@@ -118,9 +117,9 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
     phase = delay = sensitivity = math.nan
     if is_stable:
         # Lag and lead both count; more delay only adds lag.
-        left = [math.remainder(math.pi + cmath.phase(at(w)), 2 * math.pi) for w in crossovers]
-        phase = math.degrees(min(map(abs, left), default=math.inf))
-        lags = zip(left, crossovers, strict=True)
+        phases = [math.remainder(math.pi + cmath.phase(at(w)), 2 * math.pi) for w in crossovers]
+        phase = math.degrees(min(map(abs, phases), default=math.inf))
+        lags = zip(phases, crossovers, strict=True)
         delay = min((lag % (2 * math.pi) / w for lag, w in lags), default=math.inf)
         if t.interval_s is not None:
             delay = _delay_s(t, delay)
@@ -157,8 +156,8 @@ def _candidates(response: Complexes, is_stable: bool) -> Flags:
     sure &= (response.real[1:] < 0) & (response.real[:-1] < 0)
     if is_stable:
         sure &= low > 0
-    most = high[sure].min(initial=math.inf)
-    return np.asarray((low <= most) & ((high > 0) if is_stable else True), bool)
+    nearest_db = high[sure].min(initial=math.inf)
+    return np.asarray((low <= nearest_db) & ((high > 0) if is_stable else True), bool)
 
 
 def _margin_db(t: Terms, gains: list[float], is_stable: bool) -> float:
@@ -211,8 +210,8 @@ def peak(t: Terms, omega: Floats, enough: float = math.inf) -> float:
         return 1 / abs(complex(frequency_response.sensitivity(t, np.array([1j * w]))[0]))
 
     inverse = 1 / np.abs(frequency_response.sensitivity(t, 1j * omega))
-    seen = 1 / float(inverse.min())
-    return seen if seen > enough else 1 / _least(omega, inverse, least)
+    on_grid = 1 / float(inverse.min())
+    return on_grid if on_grid > enough else 1 / _least(omega, inverse, least)
 
 
 def _first(turns: list[float], gains: list[float], is_stable: bool) -> float:
@@ -281,17 +280,17 @@ def _delay_s(t: Terms, guess_s: float) -> float:
     interval_s = float(t.interval_s or 0.0)
     far_s = 1.5 * guess_s if math.isfinite(guess_s) else 8 * (interval_s + t.longest_s)
     # With an interval longer than the RTT there may be more than one way to the edge.
-    tried = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.shortest_s) else 9)[1:]
+    delays_s = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.shortest_s) else 9)[1:]
     bad = None
     for _ in range(4):
-        bad = next((i for i, d in enumerate(tried) if not stable(t.changed(delay_s=d))), None)
+        bad = next((i for i, d in enumerate(delays_s) if not stable(t.changed(delay_s=d))), None)
         if bad is not None:
             break
-        tried = tried + far_s
+        delays_s = delays_s + far_s
     if bad is None:
         return math.inf
-    bad_s = float(tried[bad])
-    good_s = bad_s - float(tried[1] - tried[0])
+    bad_s = float(delays_s[bad])
+    good_s = bad_s - float(delays_s[1] - delays_s[0])
     return edge(lambda delay_s: stable(t.changed(delay_s=delay_s)), good_s, bad_s, 1e-5 * bad_s)
 
 
@@ -313,12 +312,12 @@ def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
 
     way = 1.0 if is_stable else -1.0
     far = min(abs(guess_db) + 10, 60.0)
-    tried = way * np.union1d(np.arange(1.0, far + 1), 0.999 * abs(min(guess_db, far, key=abs)))
-    last = 0.0
-    for db in map(float, tried[np.argsort(np.abs(tried))]):
+    gains_db = way * np.union1d(np.arange(1.0, far + 1), 0.999 * abs(min(guess_db, far, key=abs)))
+    previous = 0.0
+    for db in map(float, gains_db[np.argsort(np.abs(gains_db))]):
         if good(db) != is_stable:
-            return edge(good, last, db, 1e-4)
-        last = db
+            return edge(good, previous, db, 1e-4)
+        previous = db
     return math.inf if is_stable else guess_db
 
 
@@ -335,7 +334,7 @@ def count_columns(t: Terms, rows: int) -> tuple[Floats, Flags]:
     """Return gain margins in dB of `rows` loops of one kind, and the loops that are stable."""
     if t.hybrid:
         line = 1j * SHARES * frequency_response.highest_rad_s(t)
-        t = replace(t, folds=frequency_response.folds(t, line))
+        t = replace(t, aliases=frequency_response.alias_terms(t, line))
     stable, row, db, omega = _count(t, rows)
     if t.hybrid:
         row, db = _both_ways(t, stable, row, db, omega)
@@ -363,20 +362,20 @@ def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats
     high = _column(frequency_response.highest_rad_s(t), rows)
     omega = SHARES * high[:, None]
     response = frequency_response.loop(t, 1j * omega)
-    ended, end_db = np.zeros(0, np.intp), np.zeros(0)
+    at_end, end_db = np.zeros(0, np.intp), np.zeros(0)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
         ends = high >= (1 - 1e-12) * math.pi / _column(t.interval_s, rows)
         response[ends, -1] = response[ends, -1].real
         end = response[:, -1].real
-        ended = np.flatnonzero(ends & (end < 0))
-        end_db = -20 * np.log10(-end[ended])
+        at_end = np.flatnonzero(ends & (end < 0))
+        end_db = -20 * np.log10(-end[at_end])
     row, at, k = _crossings(response)
     return (
         np.broadcast_to(stable, rows),
-        np.concatenate([row, ended]),
+        np.concatenate([row, at_end]),
         np.concatenate([-20 * np.log10(-at), end_db]),
-        np.concatenate([omega[row, k], np.full(len(ended), np.nan)]),
+        np.concatenate([omega[row, k], np.full(len(at_end), np.nan)]),
     )
 
 
@@ -391,7 +390,7 @@ def _both_ways(
     rise, lack = _nearest(stable, row, db)
     near = (db <= np.where(stable, rise, lack)[row] + AROUND_DB) & np.isfinite(omega)
     if near.any():
-        db[near] = _refined(_rows(t, row[near]), omega[near], db[near])
+        db[near] = _refined(t.rows(row[near]), omega[near], db[near])
     folded = np.flatnonzero(slow)
     if not len(folded):
         return row, db
@@ -399,10 +398,10 @@ def _both_ways(
     high = _column(frequency_response.highest_rad_s(t), rows)[starts] * np.repeat(
         STARTS, len(folded)
     )
-    every = replace(_rows(t, starts), folds=None)
-    found = _refined(every, high, np.full(len(starts), np.nan))
-    keep = np.isfinite(found)
-    return np.concatenate([row, starts[keep]]), np.concatenate([db, found[keep]])
+    every = replace(t.rows(starts), aliases=None)
+    refined = _refined(every, high, np.full(len(starts), np.nan))
+    keep = np.isfinite(refined)
+    return np.concatenate([row, starts[keep]]), np.concatenate([db, refined[keep]])
 
 
 def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
@@ -413,30 +412,12 @@ def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.in
     gap = im[row, k] - im[row, k + 1]
     share = im[row, k] / np.where(gap == 0, 1.0, gap)
     at = re[row, k] + share * (re[row, k + 1] - re[row, k])
-    left = at < 0
-    return row[left], at[left], k[left]
+    negative = at < 0
+    return row[negative], at[negative], k[negative]
 
 
 def _column(x: Any, rows: int) -> Floats:
     return np.broadcast_to(np.asarray(0.0 if x is None else x, float), (rows, 1))[:, 0]
-
-
-def _rows(t: Terms, row: NDArray[Any]) -> Terms:
-    def pick(x: Any) -> Any:
-        return x[row] if isinstance(x, np.ndarray) else x
-
-    return replace(
-        t,
-        gain=pick(t.gain),
-        poles=tuple(map(pick, t.poles)),
-        delay_s=pick(t.delay_s),
-        direct=pick(t.direct),
-        interval_s=pick(t.interval_s),
-        numerator=tuple(map(pick, t.numerator)),
-        denominator=tuple(map(pick, t.denominator)),
-        beside=t.beside and _rows(t.beside, row),
-        shares=None if t.shares is None else tuple(map(pick, t.shares)),
-    )
 
 
 def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
@@ -448,28 +429,30 @@ def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
     x, w = start[:, None] / DECIBELS, np.log(omega)[:, None]
 
     good = np.zeros(len(x), bool)
-    left = np.arange(len(x))
+    open_rows = np.arange(len(x))
     with np.errstate(all="ignore"):
         for last in [*[False] * ROUNDS, True]:
-            u, v = x[left], w[left]
+            u, v = x[open_rows], w[open_rows]
             # As it is, with a little more gain, and a little quicker.
             log_gain, log_omega = (
                 np.concatenate([u, u + DIFFERENCE, u]),
                 np.concatenate([v, v, v + DIFFERENCE]),
             )
-            here = _rows(t, np.tile(left, 3)).changed(gain=np.exp(log_gain))
-            now, by_x, by_w = np.split(1 + frequency_response.loop(here, 1j * np.exp(log_omega)), 3)
+            loops = t.rows(np.tile(open_rows, 3)).changed(gain=np.exp(log_gain))
+            now, by_x, by_w = np.split(
+                1 + frequency_response.loop(loops, 1j * np.exp(log_omega)), 3
+            )
             done = (np.abs(now) < (1e-6 if last else ENOUGH))[:, 0]
-            good[left[done]] = True
+            good[open_rows[done]] = True
             by_x, by_w = (by_x - now) / DIFFERENCE, (by_w - now) / DIFFERENCE
             det = by_x.real * by_w.imag - by_x.imag * by_w.real
             dx = (-now.real * by_w.imag + now.imag * by_w.real) / det
             dw = (-by_x.real * now.imag + by_x.imag * now.real) / det
             if last:
                 break
-            left, dx, dw = left[~done], dx[~done], dw[~done]
-            x[left] += np.clip(dx, -0.2, 0.2)
-            w[left] += np.clip(dw, -0.2, 0.2)
-            if not len(left):
+            open_rows, dx, dw = open_rows[~done], dx[~done], dw[~done]
+            x[open_rows] += np.clip(dx, -0.2, 0.2)
+            w[open_rows] += np.clip(dw, -0.2, 0.2)
+            if not len(open_rows):
                 break
     return np.asarray(np.where(good, DECIBELS * x[:, 0], db), float)

@@ -173,9 +173,9 @@ def _is_pi(law: PiLaw) -> bool:
         if path is None:
             return False
         paths.append((rest[1]["queue_pkts"], path))
-    (queue, first), (other, second) = paths
+    (queue, first), (other_queue, second) = paths
     return (
-        abs(queue - other) <= ROUNDING * queue
+        abs(queue - other_queue) <= ROUNDING * queue
         and len(first) == len(second)
         and bool(np.allclose(first, second, rtol=ROUNDING))
     )

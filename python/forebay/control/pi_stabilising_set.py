@@ -82,24 +82,24 @@ class Corner:
         re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
         turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
         share = im[turns] / (im[turns] - im[turns + 1])
-        found = [*(-re[turns] - share * (re[turns + 1] - re[turns]))]
+        crossings = [*(-re[turns] - share * (re[turns + 1] - re[turns]))]
         # At z = −1 the curve is real.
-        found.append(-float(inverse.real[-1]))
-        return min((float(k) for k in found if k > 0), default=math.inf)
+        crossings.append(-float(inverse.real[-1]))
+        return min((float(k) for k in crossings if k > 0), default=math.inf)
 
     def most_k_i(self, k_p: Floats) -> Floats:
         """Return the largest stabilising K_i at each K_p; 0 where there are none."""
         at_p, at_i = self.boundary()
         limit = self.most_k_p()
-        found = np.zeros(len(k_p))
+        largest = np.zeros(len(k_p))
         for j, k in enumerate(k_p):
             if not 0 <= k < limit:
                 continue
             crossed = np.flatnonzero(np.signbit(at_p[1:] - k) != np.signbit(at_p[:-1] - k))
             share = (k - at_p[crossed]) / (at_p[crossed + 1] - at_p[crossed])
             k_i = at_i[crossed] + share * (at_i[crossed + 1] - at_i[crossed])
-            found[j] = min((float(x) for x in k_i if x > 0), default=0.0)
-        return found
+            largest[j] = min((float(x) for x in k_i if x > 0), default=0.0)
+        return largest
 
     def robust_k_i(self, k_p: Floats) -> Floats:
         """Return the largest robust K_i at each K_p; 0 where there is none."""
@@ -112,8 +112,8 @@ class Corner:
         with np.errstate(all="ignore"):
             first = (-half_b - np.sqrt(np.maximum(root, 0))) / a
         first = np.where((root > 0) & (half_b < 0) & (a > 0), first, math.inf)
-        found = np.where((c < 0).any(1), 0.0, first.min(1))
-        return np.asarray(np.where(np.isfinite(found), found, 0.0), float)
+        largest = np.where((c < 0).any(1), 0.0, first.min(1))
+        return np.asarray(np.where(np.isfinite(largest), largest, 0.0), float)
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,9 @@ def design_for_range(
     l4s_flows: float = 0.0,
     tcp: PerClass = PLAIN,
 ) -> RangeDesign:
-    """Return the PI that rejects disturbances best and is robust at every corner of these ranges.
+    """Return the robust PI for every corner of these ranges: |1/(1 + L)| is at most 2.
 
-    It has the largest K_i (Åström and Hägglund 2006) with |1/(1 + L)| at most 2.
-
+    It rejects disturbances best, with the largest K_i (Åström and Hägglund 2006).
     target: of every corner; a quarter of each corner's bandwidth-delay product, at the slowest rate
     and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
     law's own if that is shorter, if None. l4s_flows, tcp: as of `design.design`, at every corner;
@@ -213,8 +212,8 @@ def design_for_range(
         rate, rtt, n = place
         return LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
 
-    axes = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
-    links = [link_at(place) for place in itertools.product(*axes)]
+    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
+    links = [link_at(place) for place in itertools.product(*ends_of)]
     interval_s = _interval_s(form, links, interval)
     ends = [(link, corner_on(form, link, target, interval_s)) for link in links]
     corners = [end for _, end in ends if isinstance(end, Corner)]
@@ -226,11 +225,10 @@ def design_for_range(
     if not corners:
         raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
     gains = choose(corners, interval_s)
-    texts = form.texts(gains.a, gains.b)
+    a, b = gains.a, gains.b
+    texts = form.texts(a, b)
     if not texts:
-        raise ScenarioError(
-            f"law: found a = {gains.a:.4g}, b = {gains.b:.4g}, allowed: those of {law}"
-        )
+        raise ScenarioError(f"law: found a = {a:.4g}, b = {b:.4g}, allowed: those of {law}")
     params = [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
 
     def loop_on(link: LoadedLink) -> Loop | None:
@@ -242,10 +240,8 @@ def design_for_range(
     own = [choose([corner], interval_s) for corner in corners]
     places, centre = _between(ranges)
     between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
-    middle = between.get(centre, loops[0])
-    return RangeDesign(
-        law, gains, params, corners, loops, own, left_out, [*between.values()], middle
-    )
+    inside, middle = [*between.values()], between.get(centre, loops[0])
+    return RangeDesign(law, gains, params, corners, loops, own, left_out, inside, middle)
 
 
 def _pi_law(law: str) -> PiLaw:
@@ -310,11 +306,11 @@ def corner_on(form: PiLaw, link: LoadedLink, target: str, interval_s: float) -> 
 
     Raises `ScenarioError` for a parameter that is wrong.
     """
-    some = form.params(*ANY)
-    assert some is not None
+    gains = form.params(*ANY)
+    assert gains is not None
     params: list[tuple[str, Any]] = [
         (form.keys[0], target),
-        *some,
+        *gains,
         (form.keys[1], quantities.time(interval_s)),
     ]
     plant = plant_on(link, form.law, params)

@@ -27,7 +27,7 @@ import forebay._native as _native
 from forebay._native import FlowModel, ScenarioError
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
-from forebay.control.frequency_response import Complexes, Terms
+from forebay.control.frequency_response import Number, Terms
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.loop import Loop
 from forebay.control.plant import (
@@ -79,20 +79,20 @@ class MixedLoop(Loop):
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
         classes = self.plant.classes
-        if self.to_queue.beside is None or any(each.coupling is not None for each in classes):
+        if self.to_queue.parallel is None or any(group.coupling is not None for group in classes):
             return super().signal_paths
         rests = self.plant.rests(self.equilibrium).classes
         rates: dict[float, float] = {}
-        for rest, each in zip(rests, classes, strict=True):
-            rates[each.ratio] = rates.get(each.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
+        for rest, group in zip(rests, classes, strict=True):
+            rates[group.ratio] = rates.get(group.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
         # The longest RTT is first, as in `MixedPlant.terms`.
         shares = [rates[ratio] / self.point.capacity_pkts_per_s for ratio in sorted(rates)[::-1]]
-        paths = (replace(path, beside=None) for path in self.to_queue.paths)
+        paths = (replace(path, parallel=None) for path in self.to_queue.paths)
         return list(zip(paths, shares, strict=True))
 
     @property
     def window_pkts(self) -> float:
-        """Of the first class: the point is that of as many flows of Reno as need the same p."""
+        """The window of the first class; the point is that of flows of Reno with the same p."""
         return self.plant.rests(self.equilibrium).classes[0].window_pkts
 
     def probability_step(self) -> float:
@@ -101,7 +101,7 @@ class MixedLoop(Loop):
         age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
         rests = plant.rests(self.equilibrium).classes
         flows = sum(
-            rest.flows - each.fixed_flows for rest, each in zip(rests, plant.classes, strict=True)
+            rest.flows - group.fixed_flows for rest, group in zip(rests, plant.classes, strict=True)
         )
         more = plant.flow_model.operating_point(
             1.1 * flows,
@@ -129,11 +129,11 @@ class FlowClass:
     waits: bool = True
 
     def probability(self, p: Floats) -> Floats:
-        """Of a signal to this class, where the law has p."""
+        """Return the probability of a signal to this class, for the law's p."""
         return p if self.coupling is None else np.asarray(self.coupling * np.sqrt(p))
 
     def slope(self, p: Floats) -> Floats:
-        """How that changes with p."""
+        """Return the derivative of `probability` by p."""
         return np.ones_like(p) if self.coupling is None else self.coupling / (2 * np.sqrt(p))
 
 
@@ -147,11 +147,14 @@ class MixedPlant(Plant):
 
     @classmethod
     def on_link(cls, link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> Self:
-        """Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a
-        law that tells them apart."""
+        """Return the plant of a link's flows under a law.
+
+        Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a law
+        that treats them apart.
+        """
         model = link.model(law, params)
         groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
-        if model.coupling is not None and any(SENDERS[one.tcp].ecn == "l4s" for one in groups):
+        if model.coupling is not None and any(SENDERS[group.tcp].ecn == "l4s" for group in groups):
             raise ScenarioError(
                 f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
                 "allowed: --l4s-flows for these"
@@ -168,20 +171,20 @@ class MixedPlant(Plant):
             classes.append(l4s)
         return cls(model, link, tuple(classes))
 
-    # --- rest ---------------------------------------------------------------------------------
+    # --- the equilibrium ----------------------------------------------------------------------
 
     @property
     def flow_model(self) -> FlowModel:
-        plain = [each for each in self.classes if each.coupling is None]
+        plain = [group for group in self.classes if group.coupling is None]
         l4s = [
-            (each.fixed_flows, each.coupling, not each.waits)
-            for each in self.classes
-            if each.coupling is not None
+            (group.fixed_flows, group.coupling, not group.waits)
+            for group in self.classes
+            if group.coupling is not None
         ]
         return FlowModel.mixed(
-            [each.sender.name for each in plain],
-            [each.share for each in plain],
-            [each.ratio for each in plain],
+            [group.sender.name for group in plain],
+            [group.share for group in plain],
+            [group.ratio for group in plain],
             l4s[0] if l4s else None,
         )
 
@@ -189,50 +192,49 @@ class MixedPlant(Plant):
     def published(self) -> bool:
         return False
 
-    def _rtts_s(self, equilibria: Sequence[Equilibrium], each: FlowClass) -> Floats:
+    def _rtts_s(self, equilibria: Sequence[Equilibrium], group: FlowClass) -> Floats:
         ages_s = np.array(
             [model["queue_pkts"] / point.capacity_pkts_per_s for point, model in equilibria]
         )
         rtts_s = np.array([point.rtt_s for point, _ in equilibria])
-        return np.asarray(each.ratio * (rtts_s - ages_s) + each.waits * ages_s)
+        return np.asarray(group.ratio * (rtts_s - ages_s) + group.waits * ages_s)
 
     def _at_rest(self, equilibria: Sequence[Equilibrium]) -> list[tuple[Floats, Floats, Floats]]:
-        """Of each class its number of flows, window and round trip."""
+        """Return the number of flows, the window and the round trip of each class."""
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
-        rtts_s = [self._rtts_s(equilibria, each) for each in self.classes]
-        windows = [
-            each.sender.window(each.probability(p), rtt_s)
-            for each, rtt_s in zip(self.classes, rtts_s, strict=True)
-        ]
-        rates = [window / rtt_s for window, rtt_s in zip(windows, rtts_s, strict=True)]
-        shared = sum(each.share * rate for each, rate in zip(self.classes, rates, strict=True))
-        fixed = sum(each.fixed_flows * rate for each, rate in zip(self.classes, rates, strict=True))
+        shared, fixed, windows = np.zeros(len(p)), np.zeros(len(p)), []
+        for group in self.classes:
+            rtt_s = self._rtts_s(equilibria, group)
+            window = group.sender.window(group.probability(p), rtt_s)
+            shared = shared + group.share * (window / rtt_s)
+            fixed = fixed + group.fixed_flows * (window / rtt_s)
+            windows.append((window, rtt_s))
         flows = (capacity - fixed) / shared
-        counts = [each.share * flows + each.fixed_flows for each in self.classes]
-        return list(zip(counts, windows, rtts_s, strict=True))
+        counts = [group.share * flows + group.fixed_flows for group in self.classes]
+        return [(count, *window) for count, window in zip(counts, windows, strict=True)]
 
     def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
         return self.rests(equilibrium)
 
     def rests(self, equilibrium: Equilibrium) -> MixedEquilibrium:
-        """All classes at rest."""
+        """Return the equilibrium of all classes."""
         point, model = equilibrium
         age_s = model["queue_pkts"] / point.capacity_pkts_per_s
         classes = []
         rests = self._at_rest([equilibrium])
-        for each, (flows, windows, rtts_s) in zip(self.classes, rests, strict=True):
+        for group, (flows, windows, rtts_s) in zip(self.classes, rests, strict=True):
             window, rtt_s = float(windows[0]), float(rtts_s[0])
-            p = float(each.probability(np.array(point.probability)))
+            p = float(group.probability(np.array(point.probability)))
             classes.append(
                 ClassEquilibrium(
-                    each.sender.name if each.coupling is None else "l4s",
+                    group.sender.name if group.coupling is None else "l4s",
                     float(flows[0]),
-                    rtt_s - each.waits * age_s,
+                    rtt_s - group.waits * age_s,
                     rtt_s,
                     window,
                     window / rtt_s,
-                    each.sender.region(p, rtt_s),
+                    group.sender.region(p, rtt_s),
                 )
             )
         return MixedEquilibrium(point.probability, model["queue_pkts"], tuple(classes))
@@ -240,55 +242,54 @@ class MixedPlant(Plant):
     # --- around it ----------------------------------------------------------------------------
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
-        """A path for each RTT. The equilibria may be of links with other rates."""
+        """Return a path for each RTT. The equilibria may be of links with other rates."""
         built = frequency_response.terms(equilibria)
         a, entries = self.system(equilibria)
         ages_s = np.array([model["age_s"] for _, model in equilibria])
-        poles, right = np.linalg.eig(a)
-        if np.linalg.cond(right).max() > ALIGNED:
+        poles, vectors = np.linalg.eig(a)
+        if np.linalg.cond(vectors).max() > ALIGNED:
             # Two equal poles have no fractions of their own.
             moved = 1 + MOVED * np.arange(a.shape[-1])
             a = a * np.where(np.eye(a.shape[-1]) > 0, moved, 1.0)
-            poles, right = np.linalg.eig(a)
-        left = np.linalg.inv(right)
-        # Of the queue, or its average, which is the last state.
-        seen = right[:, -1, :]
+            poles, vectors = np.linalg.eig(a)
+        left_vectors = np.linalg.inv(vectors)
+        # The queue, or its average, is the last state.
+        observed = vectors[:, -1, :]
         # The sign of L is that of a law's gain: more signals, less queue.
-        shares = {path: -seen * np.einsum("nij,nj->ni", left, b) for path, b in entries.items()}
+        shares = {
+            path: -observed * np.einsum("nij,nj->ni", left_vectors, b)
+            for path, b in entries.items()
+        }
         columns = list(range(a.shape[-1]))
         if len(equilibria) == 1:
             # Modes that no signal moves, or that the queue does not show.
             size = np.max([np.abs(share[0]) for share in shares.values()], 0)
             columns = [k for k in columns if size[k] > NOTHING * size.max()]
-        paths = []
-        for (ratio, waits), share in sorted(shares.items(), reverse=True):
-            each = FlowClass(SENDERS["reno"], 0.0, ratio, waits=waits)
+        chain: Terms | None = None
+        # The longest RTT is first in the chain, so that it is built last.
+        for (ratio, waits), share in sorted(shares.items()):
+            group = FlowClass(SENDERS["reno"], 0.0, ratio, waits=waits)
             # An L4S packet with a queue of its own takes the link from the head at once.
-            late_s = self._rtts_s(equilibria, each) + waits * ages_s
-            paths.append(
-                replace(
-                    built,
-                    gain=1.0,
-                    delay_s=frequency_response.column(late_s),
-                    poles=tuple(
-                        frequency_response.complex_column(_complex(-poles[:, k])) for k in columns
-                    ),
-                    shares=tuple(
-                        frequency_response.complex_column(_complex(share[:, k])) for k in columns
-                    ),
-                )
+            late_s = self._rtts_s(equilibria, group) + waits * ages_s
+            chain = replace(
+                built,
+                gain=1.0,
+                delay_s=frequency_response.column(late_s),
+                poles=tuple(_column(-poles[:, k]) for k in columns),
+                residues=tuple(_column(share[:, k]) for k in columns),
+                parallel=chain,
             )
-        found = paths[-1]
-        for path in reversed(paths[:-1]):
-            found = replace(path, beside=found)
-        return found
+        assert chain is not None
+        return chain
 
     def system(
         self, equilibria: Sequence[Equilibrium]
     ) -> tuple[Floats, dict[tuple[float, bool], Floats]]:
-        """The matrix of all windows, the queue and its average; and where p enters it, by the
-        ratio of the RTT and whether packets wait. The queue is that which the law sees, as what the
-        link sends while its head waits."""
+        """Return the matrix of all windows, the queue and its average, and the entries of p.
+
+        The entries are by the ratio of the RTT, and by True if packets wait. The queue is the one
+        that the law sees, as the packets that the link sends while its head waits.
+        """
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
         rests = self._at_rest(equilibria)
@@ -296,13 +297,13 @@ class MixedPlant(Plant):
         # What flows with a queue of their own leave of the link to that of the law.
         ahead = sum(
             flows * window / rtt_s
-            for each, (flows, window, rtt_s) in zip(self.classes, rests, strict=True)
-            if not each.waits
+            for group, (flows, window, rtt_s) in zip(self.classes, rests, strict=True)
+            if not group.waits
         )
         scale = capacity / (capacity - ahead)
         motions = [
-            each.sender.motion(each.probability(p), rtt_s)
-            for each, (_, _, rtt_s) in zip(self.classes, rests, strict=True)
+            group.sender.motion(group.probability(p), rtt_s)
+            for group, (_, _, rtt_s) in zip(self.classes, rests, strict=True)
         ]
         sizes = [motion.b.shape[-1] for motion in motions]
         at_q = sum(sizes)
@@ -310,22 +311,22 @@ class MixedPlant(Plant):
         a = np.zeros((len(p), size, size))
         entries: dict[tuple[float, bool], Floats] = {}
         at = 0
-        for motion, each, (flows, window, rtt_s), k in zip(
+        for motion, group, (flows, window, rtt_s), k in zip(
             motions, self.classes, rests, sizes, strict=True
         ):
-            here = slice(at, at + k)
+            block = slice(at, at + k)
             # Of the round trip by the queue.
-            wait = each.waits / capacity
-            a[:, here, here] = motion.a
-            a[:, here, at_q] = motion.e * wait[:, None]
-            a[:, at_q, here] = (scale * flows / rtt_s)[:, None] * motion.c
+            wait = group.waits / capacity
+            a[:, block, block] = motion.a
+            a[:, block, at_q] = motion.e * wait[:, None]
+            a[:, at_q, block] = (scale * flows / rtt_s)[:, None] * motion.c
             a[:, at_q, at_q] -= scale * flows * window / rtt_s**2 * wait
             clocked = (scale * motion.clocked * flows)[:, None] * motion.c
-            a[:, at_q, here] += np.einsum("ni,nij->nj", clocked, motion.a)
+            a[:, at_q, block] += np.einsum("ni,nij->nj", clocked, motion.a)
             a[:, at_q, at_q] += np.einsum("ni,ni->n", clocked, motion.e) * wait
-            entry = entries.setdefault((each.ratio, each.waits), np.zeros((len(p), size)))
-            by_p = motion.b * each.slope(p)[:, None]
-            entry[:, here] += by_p
+            entry = entries.setdefault((group.ratio, group.waits), np.zeros((len(p), size)))
+            by_p = motion.b * group.slope(p)[:, None]
+            entry[:, block] += by_p
             entry[:, at_q] += np.einsum("ni,ni->n", clocked, by_p)
             at += k
         if averages[0] is not None:
@@ -338,8 +339,10 @@ class MixedPlant(Plant):
 
 
 def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
-    """k of a law beside flows of L4S, and whether these have a queue of their own. Raises
-    `ScenarioError` for a law that is not coupled, or does not integrate."""
+    """Return k of a coupled law, and True if flows of L4S have a queue of their own.
+
+    Raises `ScenarioError` for a law that is not coupled, or does not integrate.
+    """
     if model.coupling is None:
         names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
         raise ScenarioError(
@@ -359,8 +362,8 @@ def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, b
     return model.coupling, queue != ONE_LINE
 
 
-def _complex(values: NDArray[Any]) -> Complexes:
-    return np.asarray(values, complex)
+def _column(values: NDArray[Any]) -> Number:
+    return frequency_response.complex_column(np.asarray(values, complex))
 
 
 class DelayLoop(MixedLoop):
@@ -431,11 +434,13 @@ def plant_on(
     """
     if windows not in WINDOWS:
         raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
-    other = "--tcp, or with several RTTs" if link.groups else ""
-    other = "--l4s-flows" if link.l4s_flows else other
+    conflict = "--tcp, or with several RTTs" if link.groups else ""
+    conflict = "--l4s-flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:
-        if other:
-            raise ScenarioError(f'--windows: found "{windows}" with {other}, allowed: {WINDOWS[0]}')
+        if conflict:
+            raise ScenarioError(
+                f'--windows: found "{windows}" with {conflict}, allowed: {WINDOWS[0]}'
+            )
         return AckClockedPlant(link.model(law, params))
     if link.groups:
         return MixedPlant.on_link(link, law, params)

@@ -89,7 +89,7 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class Identified:
-    """What the samples say.
+    """The numbers identified from the samples of a queue.
 
     rate_bps: of the link. packet_bytes: mean size of what leaves. loss, signals: dropped, and
     dropped or marked, per packet that comes. rtt_s: with the wait in the queue; propagation_s
@@ -125,7 +125,7 @@ class Identified:
 def identify(
     series: QueueRecord, propagation_s: float | None = None, tcp: str = PLAIN
 ) -> Identified:
-    """Everything that the samples of a queue say.
+    """Identify the link, the flows and the round trip from the samples of a queue.
 
     propagation_s: the round trip without the queue, where it is known: R need not be found then.
     tcp: the flows' sender, as `--tcp` of designs names it. Raises `ScenarioError` for another.
@@ -148,8 +148,8 @@ def identify(
                 "give --rtt"
             )
     elif rate.known:
-        wait, least, most = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
-        rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + most)
+        wait, least, longest = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
+        rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + longest)
     else:
         rtt = IntervalEstimate.unknown(f"the wait in the queue is not known: {rate.why}")
     propagation, window, flows = _derived(
@@ -179,7 +179,7 @@ def identify(
 
 
 def _busy(series: QueueRecord) -> Floats:
-    """1 for intervals at both ends of which packets wait."""
+    """Return 1 for intervals at both ends of which packets wait, else 0."""
     waits = series.queue_pkts > 0
     busy = np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
     # The row before the first of a part is of another time.
@@ -189,10 +189,10 @@ def _busy(series: QueueRecord) -> Floats:
 
 def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEstimate:
     if busy.sum() < FEWEST_BUSY:
-        most = 8 * series.sent_bytes.max() / series.interval_s
+        least_bps = 8 * series.sent_bytes.max() / series.interval_s
         return IntervalEstimate.unknown(
             f"the queue is hardly ever busy ({100 * busy.mean():.1f} % of the time); the link has "
-            f"at least {in_figures(most / 1e6, 4)} Mbit/s"
+            f"at least {in_figures(least_bps / 1e6, 4)} Mbit/s"
         )
     chosen = busy > 0
     # Between two samples that both find packets the queue may have run empty, unless it was as
@@ -212,7 +212,7 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
 
 
 def _mean(values: Floats) -> IntervalEstimate:
-    """With the interval of the means of blocks, which hold what one sample keeps of the last."""
+    """Return a mean with the interval of the means of blocks, as samples are correlated."""
     means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     half = NORMAL * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
     return IntervalEstimate.around(float(values.mean()), half)
@@ -262,7 +262,7 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
     by_chance, arrivals = chance(series), series.arrivals - series.arrivals.mean()
     blocks = _answers(by_chance, arrivals, lags)
     lag_s = np.asarray((np.arange(1, lags) + 0.5) * dt_s, float)
-    power = np.array([float((one**2).sum()) for one in np.array_split(by_chance, BLOCKS)])
+    power = np.array([float((block**2).sum()) for block in np.array_split(by_chance, BLOCKS)])
 
     def answer(weights: Floats) -> Floats:
         return np.asarray(np.cumsum((weights @ blocks)[1:] / (weights @ power)), float)
@@ -281,9 +281,9 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
     # The same draws on every call: an estimate is a function of the record.
     draws = np.random.default_rng(1).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
     ends = [
-        found[1]
+        fit[1]
         for weights in draws
-        if (found := _step(answer(weights.astype(float)), lag_s, 0.6 * rtt_s, 1.5 * rtt_s, 40))
+        if (fit := _step(answer(weights.astype(float)), lag_s, 0.6 * rtt_s, 1.5 * rtt_s, 40))
     ]
     low, high = np.percentile(ends, [2.5, 97.5])
     # A sample's width is not resolved.
@@ -300,40 +300,40 @@ def _answers(by_chance: Floats, arrivals: Floats, lags: int) -> Floats:
     edges = np.linspace(0, len(by_chance), BLOCKS + 1).astype(int)
     rows = []
     for start, end in itertools.pairwise(edges):
-        here = by_chance[start:end]
+        signals = by_chance[start:end]
         after = arrivals[start : min(end + lags, len(arrivals))]
-        size = 1 << (len(here) + len(after)).bit_length()
-        found = np.fft.irfft(np.fft.rfft(after, size) * np.fft.rfft(here, size).conj(), size)
-        rows.append(found[:lags])
+        size = 1 << (len(signals) + len(after)).bit_length()
+        products = np.fft.irfft(np.fft.rfft(after, size) * np.fft.rfft(signals, size).conj(), size)
+        rows.append(products[:lags])
     return np.array(rows)
 
 
 def _step(
-    answer: Floats, lag_s: Floats, low_s: float, high_s: float, tried: int = 240
+    answer: Floats, lag_s: Floats, low_s: float, high_s: float, count: int = 240
 ) -> tuple[float, float] | None:
     """The round trip R at which a smooth step down fits the answer best over [0, 1.6R]: how far it
     is off, as a share of the step, and R.
 
     The step is of ACK clocking: a cut window leaves a gap in what comes."""
     best: tuple[float, float] | None = None
-    for rtt_s in np.geomspace(low_s, high_s, tried):
+    for rtt_s in np.geomspace(low_s, high_s, count):
         rows = lag_s <= 1.6 * rtt_s
         if rows.sum() < 6:
             continue
-        there, seen = lag_s[rows], answer[rows]
+        lags, response = lag_s[rows], answer[rows]
         for width in WIDTHS:
             wide_s = math.hypot(width * rtt_s, 0.5 * (lag_s[1] - lag_s[0]))
-            shape = 0.5 * (1 + np.tanh((there - rtt_s) / wide_s))
+            shape = 0.5 * (1 + np.tanh((lags - rtt_s) / wide_s))
             # The law answers, too, and slowly: a slope beside the step.
-            by_shape, by_slope, both = shape @ shape, there @ there, shape @ there
+            by_shape, by_slope, both = shape @ shape, lags @ lags, shape @ lags
             det = by_shape * by_slope - both**2
-            to_shape, to_slope = shape @ seen, there @ seen
+            to_shape, to_slope = shape @ response, lags @ response
             depth = float((both * to_slope - by_slope * to_shape) / det)
             if depth <= 0:
                 continue
             slope = float((by_shape * to_slope - both * to_shape) / det)
-            left = seen + depth * shape - slope * there
-            off = math.sqrt(float((left**2).mean())) / depth
+            residual = response + depth * shape - slope * lags
+            off = math.sqrt(float((residual**2).mean())) / depth
             if best is None or off < best[0]:
                 best = off, float(rtt_s)
     return best
@@ -427,7 +427,7 @@ class IdentifiedResponse:
 
     @property
     def crossover_rad_s(self) -> float:
-        """Where |L| falls through one; nan where no band shows it."""
+        """The frequency at which |L| falls through one; nan if no band shows it."""
         size = np.log(np.abs(self.gain))
         for i in range(len(size) - 1):
             if size[i] > 0 >= size[i + 1]:
@@ -438,7 +438,7 @@ class IdentifiedResponse:
 
     @property
     def phase_margin_deg(self) -> float:
-        """180° and the angle of L at the crossover."""
+        """The phase margin: 180° and the angle of L at the crossover."""
         at = self.crossover_rad_s
         if math.isnan(at):
             return math.nan
@@ -465,9 +465,9 @@ def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | Non
         part = values[start : start + length]
         return np.asarray(np.fft.rfft(window * (part - part.mean())))
 
-    asked = np.array([spectrum(law, i) for i in starts])
-    drawn = np.array([spectrum(by_chance / per_packet, i) for i in starts])
-    given = np.array([spectrum(series.signals / per_packet, i) for i in starts])
+    by_law = np.array([spectrum(law, i) for i in starts])
+    by_draw = np.array([spectrum(by_chance / per_packet, i) for i in starts])
+    by_signals = np.array([spectrum(series.signals / per_packet, i) for i in starts])
     omega = 2 * math.pi * np.fft.rfftfreq(length, dt_s)
     highest = min(4 / rtt_s, 0.5 * math.pi / dt_s)
     edges = np.geomspace(omega[2], highest, max(3, round(BANDS * math.log10(highest / omega[2]))))
@@ -476,18 +476,20 @@ def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | Non
         band = (omega >= low) & (omega < high)
         if not band.any():
             continue
-        to_law = (asked[:, band] * drawn[:, band].conj()).sum(1)
-        to_signals = (given[:, band] * drawn[:, band].conj()).sum(1)
+        to_law = (by_law[:, band] * by_draw[:, band].conj()).sum(1)
+        to_signals = (by_signals[:, band] * by_draw[:, band].conj()).sum(1)
         gain = -to_law.sum() / to_signals.sum()
-        power = np.abs(asked[:, band]) ** 2
+        power = np.abs(by_law[:, band]) ** 2
         # A law that never moves has no response.
         if not power.any():
             continue
-        coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(drawn[:, band]) ** 2).sum())
+        coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(by_draw[:, band]) ** 2).sum())
         # Leaving out one segment after the other; half of them are new with half of overlap.
-        left = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
-        apart = left - left.mean()
-        error = math.sqrt(2 * (len(left) - 1) / len(left) * float((np.abs(apart) ** 2).sum()) / 2)
+        left_out = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
+        apart = left_out - left_out.mean()
+        error = math.sqrt(
+            2 * (len(left_out) - 1) / len(left_out) * float((np.abs(apart) ** 2).sum()) / 2
+        )
         if coherence * len(starts) * band.sum() > 3 and error < 0.5 * abs(gain):
             share = NORMAL * error / abs(gain)
             centre = float(omega[band].mean())
@@ -511,58 +513,58 @@ class IdentifiedLink:
     flows: tuple[float, float]
 
 
-def link_toml(found: Identified) -> str:
+def link_toml(identified: Identified) -> str:
     """The file, in TOML; numbers that are not identified are left out, with the reason."""
     import tomlkit
 
     document = tomlkit.document()
-    document.add(tomlkit.comment(f"identified by forebay from {found.name}"))
+    document.add(tomlkit.comment(f"identified by forebay from {identified.name}"))
 
-    document.add(tomlkit.comment(f"assumed: {found.assumed}"))
-    for remark in found.remarks:
+    document.add(tomlkit.comment(f"assumed: {identified.assumed}"))
+    for remark in identified.remarks:
         document.add(tomlkit.comment(remark))
 
-    def add(key: str, one: Any, write: Any) -> None:
-        if one.known:
-            document.add(key, write(one.value))
-            document.add(f"{key}_interval", [write(one.low), write(one.high)])
+    def add(key: str, estimate: Any, write: Any) -> None:
+        if estimate.known:
+            document.add(key, write(estimate.value))
+            document.add(f"{key}_interval", [write(estimate.low), write(estimate.high)])
         else:
-            document.add(tomlkit.comment(f"{key}: {one.why}"))
+            document.add(tomlkit.comment(f"{key}: {estimate.why}"))
 
-    add(RATE, found.rate_bps, lambda bps: quantities.rate(float(f"{bps:.4g}")))
-    if math.isfinite(found.packet_bytes):
-        document.add(PACKET, quantities.size(round(found.packet_bytes)))
+    add(RATE, identified.rate_bps, lambda bps: quantities.rate(float(f"{bps:.4g}")))
+    if math.isfinite(identified.packet_bytes):
+        document.add(PACKET, quantities.size(round(identified.packet_bytes)))
     else:
         document.add(tomlkit.comment(f"{PACKET}: no packet left the queue"))
-    add(RTT, found.propagation_s, lambda s: quantities.time(round(s, 6)))
-    add(FLOWS, found.flows, lambda n: round(max(1.0, n), 2))
-    add("signals", found.signals, lambda p: float(f"{p:.4g}"))
+    add(RTT, identified.propagation_s, lambda s: quantities.time(round(s, 6)))
+    add(FLOWS, identified.flows, lambda n: round(max(1.0, n), 2))
+    add("signals", identified.signals, lambda p: float(f"{p:.4g}"))
     return tomlkit.dumps(document)
 
 
 def read_link(path: Path) -> IdentifiedLink:
     """Raises `ScenarioError` for a file that lacks what a design needs."""
     try:
-        found = tomllib.loads(path.read_text())
+        values = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
         raise ScenarioError(
             f'--from: found "{path}", {reason}, allowed: a file of `forebay identify`'
         ) from error
     for key in (RATE, PACKET, RTT, FLOWS):
-        if key not in found:
+        if key not in values:
             raise ScenarioError(
                 f"--from {path}: found no {key}, allowed: a file of `forebay identify` with rate, "
                 "packet, rtt and flows; a comment in it says why it lacks one"
             )
-    interval = {key: found.get(f"{key}_interval", [found[key]] * 2) for key in (RTT, FLOWS)}
+    interval = {key: values.get(f"{key}_interval", [values[key]] * 2) for key in (RTT, FLOWS)}
     for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:
-        _native.quantity(f"--from {path}: {key}", str(found[key]), kind)
+        _native.quantity(f"--from {path}: {key}", str(values[key]), kind)
     try:
-        low, high = (float(one) for one in interval[FLOWS])
-        shortest, longest = (str(one) for one in interval[RTT])
+        low, high = (float(end) for end in interval[FLOWS])
+        shortest, longest = (str(end) for end in interval[RTT])
     except (TypeError, ValueError) as error:
         raise ScenarioError(f"--from {path}: found {error}, allowed: two values") from error
-    for one in (shortest, longest):
-        _native.quantity(f"--from {path}: rtt_interval", one, "time")
-    return IdentifiedLink(str(found[RATE]), str(found[PACKET]), (shortest, longest), (low, high))
+    for end in (shortest, longest):
+        _native.quantity(f"--from {path}: rtt_interval", end, "time")
+    return IdentifiedLink(str(values[RATE]), str(values[PACKET]), (shortest, longest), (low, high))

@@ -118,14 +118,14 @@ class StabilityMap:
         from forebay.report import notebook
 
         rows = [
-            [what, f"{number:,}", f"{100 * number / self.stable.size:.0f} %"]
-            for what, number in self.counts().items()
+            [kind, f"{number:,}", f"{100 * number / self.stable.size:.0f} %"]
+            for kind, number in self.counts().items()
         ]
         title = f"{self.law}: where its loop is stable"
         return notebook.html(title, ["", "cells", "share"], rows, self.plot())
 
     def __repr__(self) -> str:
-        counted = ", ".join(f"{number:,} {what}" for what, number in self.counts().items())
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in self.counts().items())
         return f"<StabilityMap of {self.law}, {self.stable.size:,} cells: {counted}>"
 
 
