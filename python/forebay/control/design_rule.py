@@ -258,8 +258,8 @@ def _notes(
     else:
         why = (
             f"{rule_point.flows:.3g} flows of Reno, the most for which its gains keep the "
-            f"sensitivity peak of the loop here at or below {ROBUST_PEAK:g} ({target.flows:.3g} flows of Reno "
-            "need the same p0)"
+            f"sensitivity peak of the loop here at or below {ROBUST_PEAK:g} "
+            f"({target.flows:.3g} flows of Reno need the same p0)"
         )
     note = f"The law's design rule is for Reno alone: it was applied to {why}. "
     return [note + "What the rule says of those:", *answer["notes"]]
