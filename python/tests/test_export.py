@@ -111,9 +111,9 @@ def test_octave_finds_the_same_crossover(tmp_path: Path) -> None:
 
 def test_a_design_draws_itself() -> None:
     design = forebay.design("pi", *LINK)
-    for draw in (design.bode, design.nichols, design.step):
-        assert draw().png().startswith(b"\x89PNG")
+    for kind in ("bode", "nichols", "step", "nyquist", "roots"):
+        assert design.plot(kind).png().startswith(b"\x89PNG")
     top, bottom = design.plant
     assert len(top) == 1 and len(bottom) == 3
     with pytest.raises(forebay.ScenarioError, match="acts on rates"):
-        forebay.design("avq", *LINK, sets={"alpha": 0.15}).bode()
+        forebay.design("avq", *LINK, sets={"alpha": 0.15}).plot()

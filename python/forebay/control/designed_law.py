@@ -365,18 +365,6 @@ class Design:
             raise ScenarioError(f'kind: found "{kind}", allowed: {", ".join(loops.FIGURES)}')
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
-    def bode(self) -> Plot:
-        """Draw |L| and its angle over frequency, with the margins."""
-        return self.plot("bode")
-
-    def nichols(self) -> Plot:
-        """Draw |L| over its angle, with |1/(1 + L)| = 2."""
-        return self.plot("nichols")
-
-    def step(self) -> Plot:
-        """Draw the queue after a tenth more flows have come."""
-        return self.plot("step")
-
     def report(self, out: str | os.PathLike[str]) -> list[Path]:
         """Write the numbers, the scenario and the pictures to a folder, and return the files."""
         from forebay.report import designs

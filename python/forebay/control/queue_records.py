@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -511,6 +511,10 @@ STEP_GROWTH = 3.0
 FEWEST_IN_PART = 4
 #: Most events of a kind that are reported one by one.
 MOST_EVENTS = 3
+#: The consequence of an event that splits the record.
+SPLIT = "the record was split there"
+#: The steps with an event, the event of a step in words, and its consequence.
+EventKind = tuple[Flags, Callable[[int], str], str]
 
 
 @dataclass(frozen=True)
@@ -582,10 +586,8 @@ def counter_parts(
     back, ahead = steps_s < 0, steps_s > GAP * step_s
     usual = np.median(growth[~(reset | back | ahead)], axis=0) if len(growth) else growth
     stepped = back | (ahead & ~reset & (growth[:, 0] <= STEP_GROWTH * max(usual[0], 1.0)))
-    remarks += _events(line, steps_s - step_s, steps_s, stepped, ahead & ~stepped, reset)
-    for name, flags in zip(COUNTERS, wrapped.T, strict=True):
-        wraps = [f"the counter of {name} passed 2^32 at line {at}" for at in _lines(line, flags)]
-        remarks += _remark(wraps, flags, "it was continued")
+    silent = ahead & ~stepped
+    remarks += _events(line, _kinds(steps_s, step_s, stepped, silent, reset, wrapped))
     ends = [0, *(np.flatnonzero(reset | back | ahead) + 1).tolist(), len(times_s)]
     pieces = [slice(a, b) for a, b in itertools.pairwise(ends)]
     long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST_IN_PART]
@@ -617,40 +619,31 @@ def _unwrapped(counters: Floats) -> tuple[Floats, Flags]:
     return counters + more, flags
 
 
-def _events(
-    line: NDArray[np.int64],
-    moved_s: Floats,
-    steps_s: Floats,
-    stepped: Flags,
-    silent: Flags,
-    reset: Flags,
-) -> list[str]:
-    """Return remarks on where the record is split: for each step, what is true of it."""
-    kinds: list[tuple[Flags, Callable[[int], str]]] = [
-        (stepped, lambda i: f"the clock stepped by {_signed_s(float(moved_s[i]))}"),
-        (silent, lambda i: f"there is no sample for {_short(float(steps_s[i]))} s"),
-        (reset, lambda _: "the counters begin anew"),
+def _kinds(
+    steps_s: Floats, step_s: float, stepped: Flags, silent: Flags, reset: Flags, wrapped: Flags
+) -> list[EventKind]:
+    """Return the kinds of events that a record of counters may have."""
+    kinds: list[EventKind] = [
+        (stepped, lambda i: f"the clock stepped by {_signed_s(steps_s[i] - step_s)}", SPLIT),
+        (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s", SPLIT),
+        (reset, lambda _: "the counters begin anew", SPLIT),
     ]
+    for name, flags in zip(COUNTERS, wrapped.T, strict=True):
+        text = f"the counter of {name} passed 2^32"
+        kinds.append((flags, lambda _, text=text: text, "it was continued"))  # type: ignore[misc]
+    return kinds
+
+
+def _events(line: NDArray[np.int64], kinds: Iterable[EventKind]) -> list[str]:
+    """Return a remark on the events of each kind: the first ones, how many more, what was done."""
     remarks = []
-    for flags, event in kinds:
-        rows = np.flatnonzero(flags)[:MOST_EVENTS].tolist()
-        events = [f"{event(row)} at line {line[row + 1]}" for row in rows]
-        remarks += _remark(events, flags, "the record was split there")
+    for flags, event, consequence in kinds:
+        rows = np.flatnonzero(flags).tolist()
+        first = [f"{event(row)} at line {line[row + 1]}" for row in rows[:MOST_EVENTS]]
+        more = f", and {len(rows) - len(first)} times more" if len(rows) > len(first) else ""
+        if rows:
+            remarks.append(f"{', '.join(first)}{more}: {consequence}")
     return remarks
-
-
-def _lines(line: NDArray[np.int64], flags: Flags) -> list[int]:
-    """Return the lines after the first steps that have a flag."""
-    return [int(line[row + 1]) for row in np.flatnonzero(flags)[:MOST_EVENTS]]
-
-
-def _remark(events: list[str], flags: Flags, done: str) -> list[str]:
-    """Return one remark on the events of a kind, of which `events` has the first."""
-    count = int(np.count_nonzero(flags))
-    if not count:
-        return []
-    more = f", and {count - len(events)} times more" if count > len(events) else ""
-    return [f"{', '.join(events)}{more}: {done}"]
 
 
 def _signed_s(seconds: float) -> str:
