@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from forebay._base import quantities, words
 from forebay._native import LawModel, OperatingPoint, ScenarioError
@@ -40,6 +40,9 @@ from forebay.control.senders import SENDERS
 if TYPE_CHECKING:
     from forebay.report.plot import Plot
 
+#: Pictures of a loop: |L| and its angle over frequency, |L| over its angle, the queue after a tenth
+#: more flows have come, L in the complex plane, and the roots of the closed loop.
+LoopPicture = Literal["bode", "nichols", "step", "nyquist", "roots"]
 #: With headroom for this number of standard deviations of the queue, the probability seldom reaches
 #: zero.
 DEVIATIONS = 4.0
@@ -354,8 +357,8 @@ class Design:
         `point.rtt_s`."""
         return export.plant(self._queue_loop())
 
-    def plot(self, kind: str = "bode") -> Plot:
-        """Draw the loop: "bode", "nichols", "step", "nyquist" or "roots".
+    def plot(self, kind: LoopPicture = "bode") -> Plot:
+        """Draw the loop, as one kind of `LoopPicture`.
 
         Raises `ScenarioError` for a law of rates, which has no loop of queue and probability.
         """
