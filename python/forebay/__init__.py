@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forebay.env.sessions import session
     from forebay.experiment.result import Result
     from forebay.experiment.run import Interrupted, RunError, run
-    from forebay.linux.net import link
+    from forebay.linux.link_process import link
     from forebay.scenario.python_laws import Controller
     from forebay.tuning.tuning import tune
 __all__ = [

@@ -271,8 +271,8 @@ def why_no_link() -> str:
     """Why this machine has no link for real traffic; empty where it has."""
     # What only Linux has.
     from forebay.linux import LinkError
-    from forebay.linux import link_settings as settings
     from forebay.linux import run as run_link
+    from forebay.linux.link_settings import settings
 
     try:
         run_link(settings("10Mbit/s"), ["true"], timeout_s=60)

@@ -30,10 +30,9 @@ from forebay.experiment.experiment_runs import Runs
 from forebay.experiment.store_place import sealed_name
 from forebay.fluid.engine import Fluid
 from forebay.linux import LinkError
-from forebay.linux import link_settings as settings
 from forebay.linux import run as run_link
-from forebay.linux.link_engine import LinkEngine
-from forebay.linux.real_flows import MADE_AGAIN, Limits
+from forebay.linux.link_engine import MADE_AGAIN, Limits, LinkEngine
+from forebay.linux.link_settings import settings
 
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 ONE_POINT = SCENARIO.partition("[sweep]")[0]

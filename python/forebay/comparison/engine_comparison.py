@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from forebay._base import metrics, statistics
 from forebay._base.metrics import Metric, with_interval
 from forebay.experiment.engine import void
-from forebay.linux.real_flows import MADE_AGAIN
+from forebay.linux.link_engine import MADE_AGAIN
 from forebay.report.result_files import finite
 
 if TYPE_CHECKING:

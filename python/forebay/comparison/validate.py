@@ -14,8 +14,7 @@ from forebay.comparison.engine_comparison import REAL, SIDES
 from forebay.experiment import engines as known
 from forebay.experiment import execution, experiment
 from forebay.experiment.result import Result
-from forebay.linux.link_engine import LinkEngine
-from forebay.linux.real_flows import Limits
+from forebay.linux.link_engine import Limits, LinkEngine
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress

@@ -23,14 +23,14 @@ DESIGNS = "designs"
 #: The digest of what a design depends on, and its numbers by their names, as JSON.
 SCHEMA = {"design": pl.String, "numbers": pl.String}
 #: The folders whose code decides a design.
-DESIGNING = ("base", "scenarios", "theory", "tuning")
+DESIGNING = ("_base", "scenario", "control", "tuning")
 
 
 def sources() -> list[Path]:
     """The code that designs."""
     package = Path(__file__).parents[1]
     files = sorted(file for room in DESIGNING for file in (package / room).rglob("*.py"))
-    return [*files, package / "runs" / "automatic_gains.py", Path(_native.__file__)]
+    return [*files, package / "experiment" / "automatic_gains.py", Path(_native.__file__)]
 
 
 @cache

@@ -12,8 +12,7 @@ from forebay.linux.link_settings import Settings, settings
 
 if TYPE_CHECKING:
     from forebay.linux.link_outcome import Outcome
-    from forebay.linux.link_process import LinkError, run
-    from forebay.linux.net import Host, Net, link
+    from forebay.linux.link_process import Host, LinkError, Net, link, run
 
 __all__ = ["Host", "LinkError", "Net", "Outcome", "Settings", "link", "run", "settings"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import forebay._native as _native
 from forebay._base import words
 from forebay._native import ScenarioError
-from forebay.linux import congestion
+from forebay.linux import link_outcome
 from forebay.linux.link_process import LinkError, run
 from forebay.linux.link_settings import need, settings
 
@@ -153,12 +153,12 @@ def _usable() -> int:
 
 def _congestion_control() -> Capability:
     available = _available()
-    default = congestion.default()
+    default = link_outcome.default_congestion_control()
     name = "TCP congestion control"
     found = f"{available}; {default} unless a program asks for another"
-    if not set(congestion.FOLLOW) <= set(available.split()):
+    if not set(link_outcome.RESPONSIVE) <= set(available.split()):
         advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
-    elif warning := congestion.warning(default):
+    elif warning := link_outcome.congestion_warning(default):
         advice = f"{warning}: `iperf3 -C cubic`"
     else:
         return Capability(name, "yes", found)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
 from forebay.linux import Settings, transfers
-from forebay.linux import link_settings as settings
+from forebay.linux.link_settings import settings
 from forebay.linux.transfers import Mice, Source, Web
 from forebay.scenario import names
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from forebay._native import ScenarioError
-from forebay.linux import attachments, devices, namespaces, presence, records
+from forebay.linux import attachments, devices, namespaces, records
 from forebay.linux.programs import CLASSIFIER, FRONTS, answer
 from forebay.linux.records import Attached
 
@@ -61,7 +61,7 @@ class LawCounts:
 
 def seen(device: str) -> LawCounts:
     """Return the counts of a device. Raises `ScenarioError` without a law, and `KernelError`."""
-    return _seen(presence.attached_to(device))
+    return _seen(devices.attached_to(device))
 
 
 def all_seen() -> list[LawCounts]:
@@ -75,7 +75,7 @@ def all_seen() -> list[LawCounts]:
 def _seen(attached: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     counted: dict[str, Any] = {}
-    name = presence.present_name(attached)
+    name = devices.present_name(attached)
     if name is not None:
         qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", name)
         root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), {})
@@ -133,11 +133,11 @@ def hidden(counts: LawCounts) -> str | None:
     """
     if counts.engine != CLASSIFIER or not counts.present or counts.packets is None:
         return None
-    record = presence.attached_to(counts.device)
+    record = devices.attached_to(counts.device)
     ifindex = devices.index(counts.device)
     if ifindex is None:
         return None
-    earlier_programs = presence.programs_before(record, counts.device, ifindex)
+    earlier_programs = devices.programs_before(record, counts.device, ifindex)
     if not earlier_programs:
         return None
     passed = ""

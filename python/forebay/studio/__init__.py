@@ -1,5 +1,6 @@
 """The studio: a page on loopback that shows a control loop while one moves its parts.
 
-`state` has what the page can be set to, `scenario` makes an experiment of it, `packets` and
-`theory` what is drawn, `session` answers one page, and `server` lets only that page in.
+`state` has the settings of the page, and `scenario` the experiment that they describe. `packets`
+and `theory` calculate the curves, `session` answers one page, and `server` serves only that page,
+at the address of `sockets`.
 """

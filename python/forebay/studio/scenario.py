@@ -21,8 +21,7 @@ from forebay._base import quantities, registries
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.scenario.builder import ACCESS_BPS, Law, typed
-from forebay.studio.controls import BY_KEY
-from forebay.studio.state import SIDES, LawChoice, State
+from forebay.studio.state import BY_KEY, SIDES, LawChoice, State
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketClose
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay.report import web_assets
-from forebay.studio.address import HOST
+from forebay.studio.sockets import HOST
 
 if TYPE_CHECKING:
     import socket

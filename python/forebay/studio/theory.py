@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,25 @@ FREQUENCIES, POINTS, CELLS, FEW_CELLS = 240, 300, 40, 24
 KEPT = 16
 #: Decades of frequency below and above the crossover.
 BELOW, ABOVE = 100.0, 30.0
+
+
+def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return what `loops`, `fluid` or `maps` calculates, for the process of the studio.
+
+    Raises `ScenarioError`, also for a fault of ours, which the page shows.
+    """
+    calculate: dict[str, Callable[..., dict[str, Any]]] = {
+        "loops": loops,
+        "fluid": fluid,
+        "maps": maps,
+    }
+    try:
+        return calculate[name](*arguments)
+    except ScenarioError:
+        raise
+    except Exception as error:
+        text = f"{name}: theory failed here, {type(error).__name__}: {error}"
+        raise ScenarioError(text) from error
 
 
 def loops(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:

@@ -1,34 +1,68 @@
-"""A link with real traffic, watched and steered over the socket of `forebay link --control`."""
+"""The sockets of the studio: the port of its page, and that of a real link.
+
+It imports nothing that takes long to load: the page's address is printed first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import re
+import secrets
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forebay._base.link_metrics import link_samples
 from forebay._native import ScenarioError
 
+HOST = "127.0.0.1"
+#: The directions of a link.
 WAYS = ("up", "down")
-#: Time between two looks; the link has a new picture five times a second.
+#: Time between two looks at a link, which has a new picture five times a second.
 EVERY_S = 0.2
-#: How long it may take to answer.
+#: Longest time for the answer of a link.
 PATIENCE_S = 5.0
-
-#: A sample as Prometheus has it: name, labels, value.
 #: What a request may hold: a key, and a value without a space.
 KEY, VALUE = re.compile(r"[\w-]{1,60}"), re.compile(r"[\w./+-]{1,60}")
 
+#: Values by name, direction, and what else distinguishes samples of a name.
 Samples = dict[tuple[str, str, str], float]
+
+
+@dataclass(frozen=True)
+class ListeningAddress:
+    """A port of loopback that listens, and the secret that opens it.
+
+    A browser that comes before the server waits.
+    """
+
+    listening: socket.socket
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+
+    @property
+    def address(self) -> str:
+        """The URL of the page."""
+        return f"http://{HOST}:{self.listening.getsockname()[1]}/{self.token}/"
+
+
+def open_port(port: int) -> ListeningAddress:
+    """Listen at a port; at any free one for 0. Raises `ScenarioError` for one that is taken."""
+    try:
+        return ListeningAddress(socket.create_server((HOST, port), backlog=16))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise ScenarioError(f"--port: found {port}, {reason}, allowed: a free one") from None
 
 
 @dataclass
 class LiveLink:
-    """A link that runs, by the path of its socket. One connection for each page."""
+    """A running link, by the path of its socket; each page has a connection of its own.
+
+    Its socket is that of `forebay link --control`.
+    """
 
     path: Path
     _reader: asyncio.StreamReader | None = field(default=None, repr=False)
@@ -37,7 +71,10 @@ class LiveLink:
     _last: tuple[float, Samples] | None = field(default=None, repr=False)
 
     async def ask(self, line: str) -> str:
-        """The answer to a request. Raises `OSError` and `TimeoutError` where the link has ended."""
+        """Return the answer to a request.
+
+        Raises `OSError` and `TimeoutError` where the link has ended.
+        """
         async with self._turn, asyncio.timeout(PATIENCE_S):
             if self._reader is None or self._writer is None:
                 self._reader, self._writer = await asyncio.open_unix_connection(self.path)
@@ -51,13 +88,13 @@ class LiveLink:
             return "".join(lines)
 
     async def look(self) -> dict[str, Any]:
-        """Both directions as they are, and their rates since the last look."""
+        """Return both directions as they are, and their rates since the last look."""
         now, samples = time.monotonic(), _samples(await self.ask("metrics"))
-        before, self._last = self._last, (now, samples)
+        before, self._last = self._last or (now, samples), (now, samples)
         ways = {}
         for way in WAYS:
             settings = dict(word.split("=", 1) for word in (await self.ask(way)).split())
-            ways[way] = _way(way, now, samples, before) | {
+            ways[way] = _metrics(way, (now, samples), before) | {
                 "law": settings.pop("law"),
                 "rate": settings.pop("rate"),
                 "params": settings,
@@ -65,7 +102,7 @@ class LiveLink:
         return ways
 
     async def steer(self, way: object, changes: object) -> str:
-        """Changes a direction; an error in words, or nothing."""
+        """Change a direction, and return an error in words, or nothing."""
         if way not in WAYS or not isinstance(changes, dict) or not changes:
             return "link: found no direction with changes, allowed: up or down, and KEY: VALUE"
         words = []
@@ -77,12 +114,13 @@ class LiveLink:
         return "" if answer == "ok\n" else answer.strip().removeprefix("error ")
 
     def close(self) -> None:
+        """Close the connection."""
         if self._writer is not None:
             self._writer.close()
 
 
 def check(path: Path) -> None:
-    """Raises `ScenarioError` where no link answers."""
+    """Raise `ScenarioError` where no link answers."""
 
     async def look() -> None:
         link = LiveLink(path)
@@ -99,30 +137,32 @@ def check(path: Path) -> None:
 
 
 def _samples(text: str) -> Samples:
-    """By name, direction, and what else tells samples of a name apart."""
-    found = {}
+    from forebay._base.link_metrics import link_samples  # loads the client of Prometheus
+
+    samples = {}
     for sample in link_samples(text):
         labels = sample.labels
-        if "class" in labels:
-            continue
-        rest = labels.get("quantile") or labels.get("reason") or labels.get("name") or ""
-        found[sample.name, labels.get("direction", ""), rest] = sample.value
-    return found
+        if "class" not in labels:
+            rest = labels.get("quantile") or labels.get("reason") or labels.get("name") or ""
+            samples[sample.name, labels.get("direction", ""), rest] = sample.value
+    return samples
 
 
-def _way(
-    way: str, now: float, samples: Samples, last: tuple[float, Samples] | None
-) -> dict[str, Any]:
-    def sample(name: str, rest: str = "", of: Samples = samples) -> float:
-        return of.get((name, way, rest), math.nan)
+def _metrics(
+    way: str, now: tuple[float, Samples], before: tuple[float, Samples]
+) -> dict[str, float | None]:
+    """Return the metrics of a direction; None for what is not known."""
 
-    before_s, before = last or (now, samples)
-    span_s = now - before_s
+    def sample(name: str, rest: str = "", samples: Samples = now[1]) -> float:
+        return samples.get((name, way, rest), math.nan)
 
     def since(name: str, *reasons: str) -> float:
-        return sum(sample(name, it) - sample(name, it, before) for it in reasons or ("",))
+        return sum(sample(name, it) - sample(name, it, before[1]) for it in reasons or ("",))
 
-    arrived = since("arrived_packets_total")
+    def ratio(part: float, whole: float) -> float:
+        return part / whole if whole > 0 else math.nan
+
+    arrived, drops = since("arrived_packets_total"), ("early", "forced", "overflow")
     values = {
         "queue_pkts": sample("current_queue_length"),
         "target_pkts": sample("target_packets"),
@@ -131,11 +171,9 @@ def _way(
         "p95_ms": 1e3 * sample("delay_seconds", "0.95"),
         "p99_ms": 1e3 * sample("delay_seconds", "0.99"),
         "probability": sample("law_state", "p"),
-        "throughput_mbps": 8e-6 * since("bytes_total") / span_s if span_s > 0 else math.nan,
-        "drops_pct": 100 * since("drops_total", "early", "forced", "overflow") / arrived
-        if arrived
-        else math.nan,
-        "marks_pct": 100 * since("marks_total") / arrived if arrived else math.nan,
+        "throughput_mbps": ratio(8e-6 * since("bytes_total"), now[0] - before[0]),
+        "drops_pct": ratio(100 * since("drops_total", *drops), arrived),
+        "marks_pct": ratio(100 * since("marks_total"), arrived),
     }
     # JSON knows no NaN.
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
