@@ -1,10 +1,7 @@
-"""Runs of real flows over links, under way in the background; void runs are repeated up to a
-bound.
-
-Real flows as an engine: the kernel's own TCP over a link of `forebay link`, in real time.
+"""Real flows as an engine: the kernel's own TCP over a link of `forebay link`, in real time.
 
 A run takes as long as its scenario says, on this machine alone, and is void where the machine was
-too busy; it is then made again a few times, and in the end counts as void, with a warning. No two
+too busy; it is then repeated a few times, and in the end counts as void, with a warning. No two
 runs are alike, so that none is stored.
 """
 
@@ -21,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +27,7 @@ from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.experiment import outputs
 from forebay.experiment.engine import VOID, file_name
 from forebay.experiment.outputs import Ended, Keep
-from forebay.linux import flow_mapping as mapping
-from forebay.linux import link_outcome
+from forebay.linux import flow_mapping, link_outcome
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
 
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from forebay.experiment.engine import Extras, Key, Planned, RunningBatch
     from forebay.linux.link_outcome import Outcome
 
-#: How long iperf3 may take to end: its results cross the same queue.
+#: Time that iperf3 may take to end: its results cross the same queue.
 PATIENCE_S = 30.0
 #: Ends of a program's flow, as a link has them.
 ENDS = ("client", "server")
@@ -47,8 +43,15 @@ ENDS = ("client", "server")
 CAPTURE = "bottleneck.pcapng"
 #: Longest excerpt of a program's output, in bytes.
 MOST_BYTES = 300
-#: Of a run beside its metrics: how many earlier attempts were void or failed.
+#: A run's number of earlier attempts that were void or failed, among its metrics.
 MADE_AGAIN = "made_again"
+#: The columns of what was observed, and what they are without their values.
+COLUMNS: dict[str, Any] = {
+    "samples": {},
+    **dict.fromkeys(("delay_s", "delay_packets", "flow_traffic", "flow_goodput_bps")),
+    **dict.fromkeys(("transfer_traffic", "transfer_packets", "transfer_s")),
+    "goodput": [],
+}
 
 
 class FlowError(RuntimeError):
@@ -61,7 +64,7 @@ class ProgramError(RuntimeError):
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one attempt: what was observed at the bottleneck, and why it is void."""
+    """An attempt: what was observed at the bottleneck, and the reasons why it is void."""
 
     observed: Observed
     void: list[str]
@@ -72,10 +75,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run is void, and how often it is then made.
+    """The limits from which on a run is void, and the number of its attempts.
 
-    attempts: runs at most for one that is not void. void_lateness, void_rate: a run is void if one
-    packet in 1000 is released later, in time, or if the rate is off by more, as a share.
+    Attributes
+    ----------
+    attempts : int
+        Largest number of attempts for one that is not void.
+    void_lateness, void_rate : str
+        A run is void if one packet in 1000 is released later, in time, or if the rate is off by a
+        larger share.
     """
 
     attempts: int = 3
@@ -83,8 +91,61 @@ class Limits:
     void_rate: str = "0.1%"
 
 
+@dataclass(frozen=True)
+class LinkEngine:
+    """Links of this machine.
+
+    Attributes
+    ----------
+    links : int
+        Runs at a time, each on a link of its own; threads do not count, since runs that share a
+        core would be void.
+    """
+
+    links: int = 1
+    limits: Limits = field(default_factory=Limits)
+    name: str = "link"
+    in_words: str = "run with this machine's own TCP over a link, in real time"
+    runs_programs: bool = True
+    kernel_keys: tuple[str, ...] = ("pcap",)
+
+    def check(self, experiment: Planned) -> None:
+        """Raise `ScenarioError` for what real flows cannot do, and without iperf3.
+
+        Real flows are ftp, mice, web and programs over one link that does not change.
+        """
+        plans = flow_mapping.link_plans(experiment)
+        for plan in plans:
+            plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
+        if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
+            raise ScenarioError(
+                "--engine: found link without iperf3, which makes its flows, allowed: "
+                "apt-get install iperf3"
+            )
+
+    def version(self) -> None:
+        """Return None: no two runs are alike."""
+
+    def start(
+        self,
+        experiment: Planned,
+        threads: int,  # noqa: ARG002
+        *,
+        samples: bool,
+        only: Collection[Key],
+    ) -> RunningBatch:
+        """Start runs; laws take turns, so that a busy spell of the machine hits all of them."""
+        plans = {(plan.index, plan.number): plan for plan in flow_mapping.link_plans(experiment)}
+        keys = sorted(only, key=lambda key: (key[2], key[0], key[1]))
+        tidy()
+        names = {key: file_name(experiment.plan, key) for key in keys}
+        return RealRuns(
+            plans, keys, links=self.links, limits=self.limits, samples=samples, names=names
+        )
+
+
 class RealRuns:
-    """Such runs under way, `links` at a time, each on a link of its own.
+    """Runs under way, `links` at a time, each on a link of its own.
 
     A void run, and a run with flows that fail, is repeated; the last one counts, as void, or is a
     fault. So is a machine that allows no link.
@@ -98,22 +159,31 @@ class RealRuns:
         links: int = 1,
         limits: Limits | None = None,
         samples: bool = True,
-        called: Mapping[Key, str] | None = None,
+        names: Mapping[Key, str] | None = None,
     ) -> None:
-        """`plans` by point and law; `keys` are the runs, in the order in which they begin; what
-        they leave is called by a name for each."""
+        """Start runs.
+
+        Parameters
+        ----------
+        plans : dict
+            Plans by point and law.
+        keys : iterable of Key
+            The runs, in the order in which they begin.
+        names : dict, optional
+            Name of what each run leaves.
+        """
         self._plans, self._samples = plans, samples
         self._limits = limits or Limits()
         self._lock = threading.Lock()
         self._runs: list[Run] = []
         self._faults: list[Fault] = []
         self._again: list[str] = []
-        #: when each run that is under way has begun
+        #: Start of each run that is under way.
         self._began_s: dict[Key, float] = {}
         self._ended = 0
         self.remarks: dict[Key, list[str]] = {}
         self.extras: dict[Key, Extras] = {}
-        self._called = called or {}
+        self._names = names or {}
         leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
         self._keep = Keep() if leaves else None
         self._under_way = _UnderWay()
@@ -123,41 +193,42 @@ class RealRuns:
 
     @property
     def done(self) -> bool:
+        """True once all runs have ended."""
         return all(future.done() for future in self._futures)
 
     @property
     def more(self) -> str:
-        """For the bar: what was made again, and why."""
+        """The repeated runs, and the reason of the last, for a progress bar."""
         with self._lock:
             again = list(self._again)
         return f", {len(again)} made again; the last: {again[-1]}" if again else ""
 
     def progress(self) -> float:
+        """Return the share of the time that has passed."""
+
+        def share(key: Key, began_s: float) -> float:
+            return min(1.0, (now_s - began_s) / (LEAD_S + self._plans[key[:2]].point.duration_s))
+
         now_s = time.monotonic()
         with self._lock:
-            under_way = [
-                min(1.0, (now_s - began_s) / self._lasts_s(key))
-                for key, began_s in self._began_s.items()
-            ]
-            passed = self._ended + sum(under_way)
+            passed = self._ended + sum(share(*row) for row in self._began_s.items())
         return passed / len(self._futures) if self._futures else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
+        """Return what has ended since the last call."""
         with self._lock:
-            found = self._runs, self._faults
+            ended = self._runs, self._faults
             self._runs, self._faults = [], []
-        return found
+        return ended
 
     def fail_longer_than(self, most_s: float) -> None:
-        """Each ends by itself: a run in real time that may not last so long fails before."""
+        """Do nothing: a run in real time ends by itself, or fails before it starts."""
 
     def cancel(self) -> None:
+        """End all runs."""
         for future in self._futures:
             future.cancel()
         self._under_way.end()
-
-    def _lasts_s(self, key: Key) -> float:
-        return LEAD_S + self._plans[key[:2]].point.duration_s
 
     def _run(self, key: Key) -> None:
         try:
@@ -166,15 +237,13 @@ class RealRuns:
             with self._lock:
                 # What is given up leaves nothing.
                 if not self._under_way.ended:
-                    known = (
-                        *(FlowError, ProgramError, LinkError, ScenarioError),
-                        subprocess.TimeoutExpired,
-                    )
-                    why = "" if isinstance(error, known) else f"{type(error).__name__}: "
-                    self._faults.append(Fault(*key, f"{why}{error}"))
+                    expected = (FlowError, ProgramError, LinkError, ScenarioError)
+                    plain = isinstance(error, (*expected, subprocess.TimeoutExpired))
+                    kind = "" if plain else f"{type(error).__name__}: "
+                    self._faults.append(Fault(*key, f"{kind}{error}"))
         else:
             with self._lock:
-                remarks = [*(f"{VOID}{why}" for why in attempt.void), *attempt.remarks]
+                remarks = [*(f"{VOID}{reason}" for reason in attempt.void), *attempt.remarks]
                 if remarks:
                     self.remarks[key] = remarks
                 if attempt.extras is not None:
@@ -186,8 +255,9 @@ class RealRuns:
                 self._ended += 1
 
     def _attempts(self, key: Key) -> tuple[Run, Attempt]:
+        """Repeat a run until it is not void, or up to the limit."""
         plan, former = self._plans[key[:2]], 0
-        name = self._called.get(key, "")
+        name = self._names.get(key, "")
         while True:
             if self._under_way.ended:
                 raise FlowError("given up")
@@ -205,7 +275,7 @@ class RealRuns:
                 void, observed = attempt.void, attempt.observed
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
-                    kept = observed if self._samples else _metrics_of(observed)
+                    kept = observed if self._samples else _observed(observed, COLUMNS)
                     return Run(*key, kept), attempt
             former += 1
             with self._lock:
@@ -245,14 +315,14 @@ def once(
     keep: Keep | None = None,
     name: str = "",
 ) -> Attempt:
-    """One attempt; what it leaves is called `name` and goes to `keep`."""
+    """Make one attempt; what it leaves is called `name` and goes to `keep`."""
     with (
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as output,
-        temporary_folder() as folder,
+        temporary_folder() as temporary,
     ):
-        here = Path(folder)
-        programs = _Programs(plan, seed, here)
+        folder = Path(temporary)
+        programs = _Programs(plan, seed, folder)
         start_s, end_s = LEAD_S, LEAD_S + plan.point.duration_s
         link = Emulator(
             plan.settings(seed, limits.void_lateness, limits.void_rate),
@@ -262,7 +332,7 @@ def once(
             stdout=output,
             stderr=errors,
             programs=programs.on_the_link,
-            packets=(str(here / CAPTURE), start_s, end_s) if plan.keeps_packets else None,
+            packets=(str(folder / CAPTURE), start_s, end_s) if plan.keeps_packets else None,
             apart=plan.apart(),
         )
         under_way.add(link)
@@ -280,20 +350,20 @@ def once(
         transfers = json.loads(_read(output)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
+        remarks = [program.failed for program in ended if program.failed]
         return Attempt(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
-            [
-                *(program.failed for program in ended if program.failed),
-                *_of_default(plan, outcome),
-            ],
-            outputs.taken(keep, name, ended, here / CAPTURE) if keep else None,
+            [*remarks, *_default_warning(plan, outcome)],
+            outputs.taken(keep, name, ended, folder / CAPTURE) if keep else None,
         )
 
 
-def _of_default(plan: LinkPlan, outcome: Outcome) -> list[str]:
-    """What to know of programs that chose no congestion control: no namespace may choose freely
-    what its sockets have."""
+def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[str]:
+    """Return a warning on programs that did not choose their congestion control.
+
+    No namespace may choose freely what its sockets have.
+    """
     default = outcome.congestion_control
     of_programs = outcome.directions[0].observed.tcp_flows > plan.long_flows
     if not (plan.has_programs and of_programs and link_outcome.congestion_warning(default)):
@@ -310,13 +380,13 @@ class _Programs:
     def __init__(self, plan: LinkPlan, seed: int, folder: Path) -> None:
         self._programs = plan.programs(seed)
         draw = random.Random(f"programs {seed}")
-        #: For the link, in the order of `plan.programs`.
+        #: The programs for the link, in the order of `plan.programs`.
         self.on_the_link = [
             LinkPrograms(
                 program.client,
                 program.server,
                 str(self._where(plan, folder, program)),
-                self._outputs(folder, number),
+                (str(folder / f"client-{number}"), str(folder / f"server-{number}")),
                 LEAD_S + program.start_s,
                 # The link has its own servers up before its command starts, and so before zero.
                 LEAD_S + min(draw.uniform(*program.stop_s), plan.point.duration_s),
@@ -327,130 +397,51 @@ class _Programs:
 
     @staticmethod
     def _where(plan: LinkPlan, folder: Path, program: Program) -> Path:
-        """The scenario's folder, or one that has the program's files alone."""
+        """Return the scenario's folder, or one that has the program's files alone."""
         if not program.files:
             return plan.folder
         own = folder / f"files-{program.traffic}"
         for name in program.files:
             link = own / name
             link.parent.mkdir(parents=True, exist_ok=True)
-            # Of another flow, or named twice.
+            # It is a link already for another flow, or where it is named twice.
             if not link.is_symlink():
                 link.symlink_to(plan.folder / name)
         return own
 
-    @staticmethod
-    def _outputs(folder: Path, number: int) -> tuple[str, str]:
-        return str(folder / f"client-{number}"), str(folder / f"server-{number}")
-
     def ended(self, outcome: Outcome) -> list[Ended]:
-        """How each ended: client, then server."""
-        found = []
-        for program, told, statuses in zip(
-            self._programs, self.on_the_link, outcome.observed.programs, strict=True
-        ):
-            for end, status, output in zip(ENDS, statuses, told.outputs, strict=True):
-                command = program.client if end == "client" else program.server
-                if command is not None:
-                    last = outputs.end_of(output)
-                    found.append(Ended(program.traffic, end, command, status, output, last))
-        return found
+        """Return how each program ended: client, then server."""
+        rows = zip(self._programs, self.on_the_link, outcome.observed.programs, strict=True)
+        return [
+            Ended(program.traffic, end, command, status, output, outputs.end_of(output))
+            for program, on_link, statuses in rows
+            for end, command, status, output in zip(
+                ENDS, (program.client, program.server), statuses, on_link.outputs, strict=True
+            )
+            if command is not None
+        ]
 
 
-def _at_bottleneck(plan: LinkPlan, outcome: Outcome, found: dict[str, float]) -> Observed:
-    """The direction of the data, on the scenario's clock: the link runs before it and after it."""
+def _at_bottleneck(plan: LinkPlan, outcome: Outcome, transfers: dict[str, float]) -> Observed:
+    """Return the direction of the data on the scenario's clock; the link runs longer than it."""
     of_link = outcome.directions[0].run
     time_s, half_s = of_link.samples["time_s"] - LEAD_S, 0.5 * plan.point.sample_s
     within = (time_s > half_s) & (time_s < plan.point.duration_s + half_s)
     samples = {name: column[within] for name, column in of_link.samples.items()}
     samples["time_s"] = np.asarray(samples["time_s"] - LEAD_S)
-    return Observed(
-        link=plan.point.links[0].name,
-        metrics=outcome.up | found,
-        samples=samples,
-        delay_s=of_link.delay_s,
-        delay_packets=of_link.delay_packets,
-        flow_traffic=of_link.flow_traffic,
-        flow_goodput_bps=of_link.flow_goodput_bps,
-        classes=of_link.classes,
-        traffic=of_link.traffic,
-        transfer_traffic=of_link.transfer_traffic,
-        transfer_packets=of_link.transfer_packets,
-        transfer_s=of_link.transfer_s,
-        goodput=of_link.goodput,
-    )
+    changes = {"metrics": outcome.up | transfers, "samples": samples}
+    return _observed(of_link, {"link": plan.point.links[0].name, **changes})
 
 
-def _metrics_of(observed: Observed) -> Observed:
-    """The same without its columns."""
-    return Observed(
-        link=observed.link,
-        metrics=observed.metrics,
-        samples={},
-        delay_s=None,
-        delay_packets=None,
-        flow_traffic=None,
-        flow_goodput_bps=None,
-        classes=observed.classes,
-        traffic=observed.traffic,
-        transfer_traffic=None,
-        transfer_packets=None,
-        transfer_s=None,
-        goodput=[],
-    )
+def _observed(observed: Observed, changes: Mapping[str, Any]) -> Observed:
+    """Return what was observed, with changes."""
+    names = ("link", "metrics", "classes", "traffic", *COLUMNS)
+    return Observed(**{name: getattr(observed, name) for name in names} | dict(changes))
 
 
 def _read(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(MOST_BYTES).decode(errors="replace")
-
-
-@dataclass(frozen=True)
-class LinkEngine:
-    """Links of this machine.
-
-    links: runs at a time, each on a link of its own; threads do not count, since runs that share a
-    core would be void. limits: when a run is void, and how often it is then made.
-    """
-
-    links: int = 1
-    limits: Limits = field(default_factory=Limits)
-    name: str = "link"
-    in_words: str = "run with this machine's own TCP over a link, in real time"
-    runs_programs: bool = True
-    kernel_keys: tuple[str, ...] = ("pcap",)
-
-    def check(self, experiment: Planned) -> None:
-        """Real flows are ftp, mice, web and programs over one link that does not change. Raises
-        `ScenarioError`, also without the program that makes the flows."""
-        plans = mapping.link_plans(experiment)
-        for plan in plans:
-            plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
-        if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
-            raise ScenarioError(
-                "--engine: found link without iperf3, which makes its flows, allowed: "
-                "apt-get install iperf3"
-            )
-
-    def version(self) -> None:
-        """No two runs are alike."""
-
-    def start(
-        self,
-        experiment: Planned,
-        threads: int,  # noqa: ARG002
-        *,
-        samples: bool,
-        only: Collection[Key],
-    ) -> RunningBatch:
-        """Laws take turns, so that a busy spell of the machine hits all of them."""
-        plans = {(plan.index, plan.number): plan for plan in mapping.link_plans(experiment)}
-        keys = sorted(only, key=lambda key: (key[2], key[0], key[1]))
-        tidy()
-        called = {key: file_name(experiment.plan, key) for key in keys}
-        return RealRuns(
-            plans, keys, links=self.links, limits=self.limits, samples=samples, called=called
-        )
 
 
 ENGINE = LinkEngine()
