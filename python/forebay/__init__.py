@@ -71,7 +71,7 @@ _LATER = {
     "RunError": "experiment.run",
     "compare": "comparison.compare",
     "design": "control.drawn_design",
-    "link": "linux.net",
+    "link": "linux.link_process",
     "map": "control.stability_map",
     "replay": "campaign.replay",
     "run": "experiment.run",

@@ -20,10 +20,10 @@ __all__ = ["Host", "LinkError", "Net", "Outcome", "Settings", "link", "run", "se
 # become the emulator.
 _LATER = {
     "LinkError": "link_process",
-    "Net": "net",
+    "Net": "link_process",
     "Outcome": "link_outcome",
-    "Host": "net",
-    "link": "net",
+    "Host": "link_process",
+    "link": "link_process",
     "run": "link_process",
 }
 

@@ -1,4 +1,4 @@
-"""What a law in the kernel has seen and done."""
+"""The counters of a law in the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forebay.linux.programs import CLASSIFIER, FRONTS, answer
 from forebay.linux.records import Attached
 
 ONE = 2.0**60
-#: Of the sums over ticks: `struct running` of front.h.
+#: Scales of the sums over ticks in `struct running` of front.h.
 P_SUM_ONE, SQUARE_BYTES = 2.0**40, 64
 
 
@@ -153,7 +153,7 @@ def hidden(counts: LawCounts) -> str | None:
     )
 
 
-#: Name, kind, unit of what is served, and the field it is.
+#: Name and kind of what is served, and its field.
 METRICS = [
     ("packets_total", "counter", "packets"),
     ("bytes_total", "counter", "bytes"),
@@ -168,15 +168,15 @@ PREFIX = "forebay_kernel_"
 
 
 def prometheus(all_of: list[LawCounts]) -> str:
-    """In the text format of Prometheus, such as its node exporter reads from a file."""
+    """Return counts in the text format of Prometheus, which its node exporter reads from a file."""
     lines = []
     for name, kind, field in METRICS:
         lines.append(f"# TYPE {PREFIX}{name} {kind}")
-        for one in all_of:
-            value = getattr(one, field)
+        for counts in all_of:
+            value = getattr(counts, field)
             if value is not None:
-                device = _label(one.device)
-                lines.append(f'{PREFIX}{name}{{device="{device}",law="{one.law}"}} {value!r}')
+                labels = f'device="{_label(counts.device)}",law="{counts.law}"'
+                lines.append(f"{PREFIX}{name}{{{labels}}} {value!r}")
     return "\n".join(lines) + "\n"
 
 

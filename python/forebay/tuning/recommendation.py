@@ -567,18 +567,14 @@ def _rival(tuning: Tuning, runs: Checked) -> Findings:
 
 
 def _against(row: Against, tuning: Tuning) -> Findings:
-    return (
-        _candidate(row.other, tuning)
-        | _with_interval(row.other.worst_s, "worst_")
-        | {
-            "seeds": row.seeds,
-            "difference_s": row.difference_s,
-            "difference_ci95_s": row.ci95_s,
-            "p": row.p,
-            "significant": row.significant,
-            "baseline": row.other.candidate.law == baseline()["name"],
-        }
-    )
+    facts = _candidate(row.other, tuning) | {"seeds": row.seeds}
+    return (facts | _with_interval(row.other.worst_s, "worst_")) | {
+        "difference_s": row.difference_s,
+        "difference_ci95_s": row.ci95_s,
+        "p": row.p,
+        "significant": row.significant,
+        "baseline": row.other.candidate.law == baseline()["name"],
+    }
 
 
 def _test(tuning: Tuning) -> Findings:
