@@ -1,8 +1,8 @@
-"""A bottleneck for real traffic: what `forebay link` and `forebay.link` stand on.
+"""A bottleneck for real traffic, guests with the real kernel, and laws in this machine's kernel.
 
-`settings(...)` says what the link is, `run(settings, command)` runs a command behind it and
-gives an `Outcome`, and `link(...)` is a context with a client and a server in it. The link
-itself is the crate `forebay-link`.
+`settings(...)` describes a link, `run(settings, command)` runs a command behind it and returns an
+`Outcome`, and `link(...)` is a context with a client and a server in it. The link itself is the
+crate `forebay-link`.
 """
 
 from typing import TYPE_CHECKING

@@ -444,7 +444,7 @@ class _Guests:
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[str]]:
-        """What programs did: one that failed, or that said what a reader should see."""
+        """Remarks on programs: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 
     @property

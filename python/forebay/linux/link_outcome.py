@@ -150,7 +150,7 @@ class Direction(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was observed while a command ran behind a link.
+    """The observations while a command ran behind a link.
 
     Attributes
     ----------
@@ -193,12 +193,12 @@ class Outcome:
 
     @property
     def lateness(self) -> LinkLateness:
-        """How late packets were released."""
+        """The lateness of the packets' release."""
         return self.observed.lateness
 
     @property
     def void(self) -> list[str]:
-        """Why the run is void; empty where it is sound."""
+        """The reasons why the run is void; empty where it is sound."""
         return self.observed.void
 
     @property
@@ -217,7 +217,7 @@ class Outcome:
 
     @property
     def changed(self) -> str:
-        """What was changed manually, and when; empty where nothing was."""
+        """The manual changes with their times; empty where there were none."""
         texts = [
             f"{point.links[0].name} {' '.join(descriptions.what_changes(point, change))} "
             f"at {change.time_s:g} s"
