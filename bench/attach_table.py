@@ -30,7 +30,7 @@ import tomlkit
 import forebay
 from bench import attach
 from forebay.campaign.study_points import Points
-from forebay.experiment.engine import KERNEL, PACKETS
+from forebay.experiment.engines import KERNEL, PACKETS
 from forebay.linux import attachments
 from forebay.report.tables import markdown_table
 from forebay.scenario.builder import typed

@@ -9,9 +9,9 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use forebay_core::Rng;
 use forebay_sim::calendar::Calendar;
 use forebay_sim::events::{EventQueue, Lines, Ties};
+use forebay_units::Rng;
 
 /// As large as a packet on its way.
 type Event = [u32; 5];

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use forebay_core::{laws, Bytes, QueueChoice, Rate, Span};
+use forebay_aqm::{laws, QueueChoice};
 use forebay_fluid::{run, Bottleneck, Class, Model, Sender, Step, Windows};
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, Rate, Span};
 
 const RUNS: usize = 5;
 const KINDS: &[&str] = &[

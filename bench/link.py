@@ -23,9 +23,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from forebay.linux import Outcome
+from forebay.linux import Outcome, settings
 from forebay.linux import run as run_link
-from forebay.linux.link_settings import settings
 
 #: Long enough that the transmission of a packet cannot be seen in a rate.
 EXACT_S = 12

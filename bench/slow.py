@@ -24,7 +24,7 @@ import polars as pl
 from forebay._base.metrics import COST
 from forebay.experiment import store_choice as choice
 from forebay.linux import run as run_link
-from forebay.linux.link_settings import settings
+from forebay.linux import settings
 
 BIN = Path(sys.executable).parent
 PORT = 8786

@@ -18,12 +18,13 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_core::{Aqm, ParamError, Stop};
+use forebay_aqm::Aqm;
 use forebay_fluid::Model;
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
+use forebay_units::{ParamError, Stop};
 
 pub use jobs::{fluid_jobs, jobs, Key};
 

@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::law_params::ParamValues;
-use forebay_core::param::ParamType;
-use forebay_core::{
-    Buffer, Bytes, Dequeued, Drop, HeldPacket, ParamError, QueueSite, Rate, SetPoint, Sink, Time,
-    Value,
-};
+use forebay_aqm::{Dequeued, Drop, HeldPacket, Sink};
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
+use forebay_units::{
+    Buffer, Bytes, ParamError, ParamType, ParamValues, QueueSite, Rate, SetPoint, Time, Value,
+};
 
 /// A packet of the caller's, by its handle. The queue holds this, and not its bytes.
 pub type Held = HeldPacket<u64>;
@@ -86,7 +84,7 @@ pub const TIME_END: Time = Time::from_nanos(1 << 63);
 const MOST_RATE: Rate = Rate::from_bps(10_000_000_000_000);
 
 pub struct Queue {
-    discipline: forebay_core::Queue<Held>,
+    discipline: forebay_aqm::Queue<Held>,
     choice: LawChoice,
     site: QueueSite,
     back: Back,

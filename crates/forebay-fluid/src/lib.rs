@@ -17,7 +17,7 @@
 //!
 //! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
-//! [`intensity`](forebay_core::FluidLaw::intensity); for a law that has none it counts verdicts.
+//! [`intensity`](forebay_aqm::FluidLaw::intensity); for a law that has none it counts verdicts.
 
 #![forbid(unsafe_code)]
 #![deny(

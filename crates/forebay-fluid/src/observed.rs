@@ -10,12 +10,12 @@
 
 use std::borrow::Cow;
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Span, Time};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     mean_rtt_s, FlowTotals, GoodputRecorder, Recorder, Settings, Trace as Observed, TrafficTrace,
 };
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Span, Time};
 
 use crate::model::Model;
 use crate::scenario::groups;

@@ -1,8 +1,9 @@
 //! The model against what can be worked out by hand.
 
-use forebay_core::{laws, Bytes, QueueChoice, Rate, Span, Time, Value};
+use forebay_aqm::{laws, QueueChoice};
 use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Step, Trace, What, Windows};
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, Rate, Span, Time, Value};
 
 fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
     LawChoice {

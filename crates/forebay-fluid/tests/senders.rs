@@ -1,10 +1,11 @@
 //! Senders other than Reno against what can be worked out by hand.
 
-use forebay_core::{laws, Bytes, QueueChoice, Rate, Span, Time, Value};
+use forebay_aqm::{laws, QueueChoice};
 use forebay_fluid::{
     halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows, SPREAD,
 };
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, Rate, Span, Time, Value};
 
 /// α and β of CUBIC's Reno-friendly window (RFC 9438 section 4.3).
 const BETA: f64 = 0.7;

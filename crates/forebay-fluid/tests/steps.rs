@@ -1,12 +1,12 @@
 //! The automatic step against one an eighth as long, over random links, laws and senders. No law is
 //! named here.
 
-use forebay_core::law_params::DesignRequest;
-use forebay_core::laws::LAWS;
-use forebay_core::linear::OperatingPoint;
-use forebay_core::{Bytes, LawSpec, QueueChoice, Rate, Rng, SetPoint, Site, Span, Time, Value};
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{DesignRequest, LawSpec, QueueChoice};
 use forebay_fluid::{run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows};
 use forebay_scenario::LawChoice;
+use forebay_theory::linear::OperatingPoint;
+use forebay_units::{Bytes, Rate, Rng, SetPoint, Site, Span, Time, Value};
 
 const DURATION_S: usize = 40;
 /// Rows of 10 ms in a second.

@@ -21,8 +21,10 @@ use std::os::fd::BorrowedFd;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use forebay_core::{Capacity, Rate, Span, Tc, Time};
+use forebay_aqm::Capacity;
+use forebay_linux_tc::Tc;
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, Shaper};
+use forebay_units::{Rate, Span, Time};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};

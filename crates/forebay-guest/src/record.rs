@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use forebay_core::{Drop, Time};
+use forebay_aqm::Drop;
+use forebay_units::Time;
 use serde::{Deserialize, Serialize};
 
 /// Names of the files that a guest writes.

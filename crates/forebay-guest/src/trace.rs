@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use forebay_core::cast::whole_usize;
-use forebay_core::discipline::Packet as DisciplinePacket;
-use forebay_core::{Drop, Ecn, Rate, Span, Time};
+use forebay_aqm::{Drop, Ecn, Packet as DisciplinePacket};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
 };
+use forebay_units::cast::whole_usize;
+use forebay_units::{Rate, Span, Time};
 
 use crate::capture;
 use crate::record::{u32_at, u64_at, Fate, Outcome, PacketRow, OUTCOME, PACKETS, SAMPLES};

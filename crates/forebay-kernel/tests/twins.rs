@@ -3,21 +3,18 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../../forebay-core/tests/common/law_steps.rs"]
+#[path = "../../forebay-aqm/tests/common/law_steps.rs"]
 mod law_steps;
 
 use std::sync::{Arc, Mutex};
 
-use forebay_core::fixed_point;
-use forebay_core::laws::{self, LAWS};
-use forebay_core::param::{ParamType, Shape};
-use forebay_core::{
-    Aqm, Bytes, Ecn, FluidLaw, Law, LawSpec, PacketMeta, ParamError, QueueView, Rate, Rng, Signal,
-    Site, Span, Time, Value, Verdict,
-};
+use forebay_aqm::laws::{self, LAWS};
+use forebay_aqm::{Aqm, Ecn, FluidLaw, Law, LawSpec, PacketMeta, QueueView, Signal, Verdict};
 use forebay_kernel::{HostLaw, Packet, Queue};
+use forebay_linux_tc::fixed_point;
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Watch};
+use forebay_units::{Bytes, ParamError, ParamType, Rate, Rng, Shape, Site, Span, Time, Value};
 use law_steps::{steps, Step};
 use proptest::prelude::*;
 

@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_core::Time;
 use forebay_packets::CaptureWriter;
+use forebay_units::Time;
 
 use crate::direction::Counts;
 use crate::due::Due;
@@ -116,7 +116,7 @@ impl Capture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Span;
+    use forebay_units::Span;
     use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
     use std::fs::File;

@@ -19,9 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use forebay_core::param::ParamType;
-use forebay_core::{ParamError, Rate, Value};
 use forebay_scenario::{law_named, set_value, LawChoice};
+use forebay_units::{ParamError, ParamType, Rate, Value};
 use nix::sys::stat::{umask, Mode};
 
 use crate::connections::{self, MOST_CONNECTIONS};
@@ -241,9 +240,9 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::laws::find;
-    use forebay_core::SetPoint;
+    use forebay_aqm::laws::find;
     use forebay_scenario::LinkOptions;
+    use forebay_units::SetPoint;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::{channel, Receiver};
 

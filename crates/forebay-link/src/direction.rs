@@ -6,11 +6,10 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::discipline::Buffer;
-use forebay_core::transmitter::{Capacity, Sent};
-use forebay_core::{Drop, ParamError, Queue, Rate, Rng, SetPoint, Sink, Span, Time};
+use forebay_aqm::{Capacity, Drop, Queue, Sent, Sink};
 use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
+use forebay_units::{Buffer, ParamError, Rate, Rng, SetPoint, Span, Time};
 
 use crate::apart::Apart;
 use crate::classes::Classes;
@@ -453,10 +452,9 @@ impl Sink<Segment> for GivenUp {
 )]
 mod tests {
     use super::*;
-    use forebay_core::laws::find;
-    use forebay_core::param::Value;
-    use forebay_core::{Bytes, QueueSite, Rng};
+    use forebay_aqm::laws::find;
     use forebay_trace::Metrics;
+    use forebay_units::{Bytes, QueueSite, Rng, Value};
     use proptest::prelude::*;
 
     const RATE: Rate = Rate::from_bps(12_000_000);

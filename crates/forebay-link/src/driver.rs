@@ -10,8 +10,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use forebay_core::{Bytes, SetPoint, Span, Time};
 use forebay_trace::{Metrics, Trace};
+use forebay_units::{Bytes, SetPoint, Span, Time};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{getrusage, UsageWho};

@@ -1,6 +1,6 @@
 //! Whether the machine kept time.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 use hdrhistogram::Histogram;
 
 use crate::due::Due;

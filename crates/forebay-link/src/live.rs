@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use forebay_core::{Rate, Time};
 use forebay_scenario::LawChoice;
+use forebay_units::{Rate, Time};
 use nix::sys::signal::Signal;
 
 use crate::classes::ClassNow;

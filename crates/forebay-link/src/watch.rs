@@ -8,11 +8,10 @@ use std::sync::PoisonError;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::laws::LAWS;
-use forebay_core::param::Value;
-use forebay_core::{Rate, SetPoint, Span, Time};
+use forebay_aqm::laws::LAWS;
 use forebay_scenario::LawChoice;
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Rate, SetPoint, Span, Time, Value};
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -497,8 +496,8 @@ fn name(flow: &Flow) -> String {
 )]
 mod tests {
     use super::*;
-    use forebay_core::laws::find;
-    use forebay_core::Capacity;
+    use forebay_aqm::laws::find;
+    use forebay_aqm::Capacity;
     use forebay_scenario::LinkOptions;
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;

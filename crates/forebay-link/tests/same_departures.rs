@@ -4,12 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
-use forebay_core::{
-    Aqm, Buffer, Bytes, Capacity, Ecn, QueueChoice, QueueSite, Rate, RateTrace, Rng, Span, Time,
-    TrafficClass,
-};
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{Aqm, Capacity, Ecn, QueueChoice, RateTrace, TrafficClass};
 use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
@@ -18,6 +15,7 @@ use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use forebay_sim::port::{Port, Sent};
 use forebay_sim::steps::LinkSteps;
 use forebay_trace::Settings;
+use forebay_units::{Buffer, Bytes, QueueSite, Rate, Rng, Span, Time};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]

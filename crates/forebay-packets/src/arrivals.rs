@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::Hash;
 
-use forebay_core::TrafficClass;
+use forebay_aqm::TrafficClass;
 
 use crate::prefix::Prefix;
 

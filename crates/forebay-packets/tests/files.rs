@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use forebay_core::{Ecn, TrafficClass};
+use forebay_aqm::{Ecn, TrafficClass};
 use forebay_packets::{Arrival, Arrivals, FrameCounts, Selection};
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;

@@ -1,13 +1,12 @@
 //! Linear models, operating points and design rules as Python values.
 
-use forebay_core::equilibrium::Equilibrium;
-use forebay_core::law_params::{Design, DesignRequest};
-use forebay_core::linear::{self, LoopFilter};
-use forebay_core::param::{ParamError, Value};
-use forebay_core::{
-    averaging, self_tuning, units, Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span,
-};
+use forebay_aqm::{Design, DesignRequest, LawSpec};
 use forebay_scenario::law_named;
+use forebay_theory::averaging;
+use forebay_theory::equilibrium::Equilibrium;
+use forebay_theory::linear::{self, LoopFilter};
+use forebay_theory::self_tuning;
+use forebay_units::{Bytes, Packets, ParamError, Rate, SetPoint, Site, Span, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
@@ -380,11 +379,11 @@ pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
 /// for a plain number), and that unit; None for another text.
 #[pyfunction]
 pub fn number_and_unit(text: &str) -> Option<(f64, &'static str)> {
-    let (number, name) = units::number_and_unit(text)?;
+    let (number, name) = forebay_units::number_and_unit(text)?;
     match name {
         "" => Some((number, "")),
         "%" => Some((number, "%")),
-        _ => units::unit(name).map(|(base, size)| (number * size, base)),
+        _ => forebay_units::unit(name).map(|(base, size)| (number * size, base)),
     }
 }
 

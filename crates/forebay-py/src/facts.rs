@@ -1,12 +1,11 @@
 //! What was run, as Python classes: the same for a scenario and for a link of real traffic.
 //! Quantities are numbers with their unit in the name.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::{SetPoint, Site};
 use forebay_scenario::{
     Change, EcnChoice, Instant, KeyNumber, LawChoice, Link, LinkSetting, Point, RateTrace,
     Scenario, Setting, Traffic, TrafficKind,
 };
+use forebay_units::{Buffer, SetPoint, Site};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

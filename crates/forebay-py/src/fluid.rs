@@ -1,10 +1,11 @@
 //! The fluid model from Python. `python/forebay/fluid/model.py` has the classes that are read here.
 
-use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
+use forebay_aqm::{laws, QueueChoice};
 use forebay_fluid::{
     halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows,
 };
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, ParamError, Rate, Span, Time, Value};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,12 +1,10 @@
 //! The registries of laws and of queue disciplines as Python values.
 
-use forebay_core::param::{ParamError, ParamSpec, Shape, Value};
-use forebay_core::{
-    disciplines::{keys, of_law, DISCIPLINES},
-    laws::LAWS,
-    DisciplineSpec, LawSpec,
-};
+use forebay_aqm::disciplines::{keys, of_law, DISCIPLINES};
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{DisciplineSpec, LawSpec};
 use forebay_scenario::set_value;
+use forebay_units::{ParamError, ParamSpec, Shape, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;

@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, TryFromFloatSecsError};
 
-use forebay_core::param::{ParamType, Value};
-use forebay_core::{ParamError, Span, Time};
 use forebay_link::control::Control;
 use forebay_link::live::Change;
 use forebay_link::prometheus::Endpoint;
@@ -15,6 +13,7 @@ use forebay_link::{
 };
 use forebay_scenario::link_options::DirectionChoice;
 use forebay_scenario::LinkOptions;
+use forebay_units::{ParamError, ParamType, Span, Time, Value};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,11 +1,11 @@
 //! Windows of TCP, and where mixes of them settle under a law, as Python values.
 
-use forebay_core::equilibrium::{
+use forebay_theory::equilibrium::{
     self, AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
 };
-use forebay_core::linear;
-use forebay_core::window_law::{self, WindowLaw};
-use forebay_core::Site;
+use forebay_theory::linear;
+use forebay_theory::window_law::{self, WindowLaw};
+use forebay_units::Site;
 use numpy::ndarray::Array;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;

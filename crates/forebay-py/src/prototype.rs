@@ -1,14 +1,13 @@
 //! Laws written in Python as entries like those of the registry: `python/forebay/scenario/python_laws.py`
 //! finds and describes them, with their parameters.
 
-use forebay_core::cast::whole_i64;
-use forebay_core::law_params::ParamValues;
-use forebay_core::param::{in_range, ParamType, Shape};
-use forebay_core::{
-    Bytes, ConfiguredLaw, Law, LawDefinition, LawSpec, Packets, ParamError, ParamSpec, Rate, Site,
+use forebay_aqm::{ConfiguredLaw, Law, LawDefinition, LawSpec};
+use forebay_scenario::{prototypes, Options, Own, Text};
+use forebay_units::cast::whole_i64;
+use forebay_units::{
+    in_range, Bytes, Packets, ParamError, ParamSpec, ParamType, ParamValues, Rate, Shape, Site,
     Span, Value,
 };
-use forebay_scenario::{prototypes, Options, Own, Text};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -1,9 +1,8 @@
 //! A law in its queue as a qdisc of Linux.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{Bytes, ParamError, QueueSite, Rate, TcSite};
+use forebay_linux_tc::TcSite;
 use forebay_scenario::{law_named, set_value, LawChoice, QueueName};
+use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate};
 use pyo3::prelude::*;
 
 use crate::reading::read_params;

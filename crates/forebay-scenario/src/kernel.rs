@@ -1,7 +1,6 @@
 //! `[kernel]`: how the hosts of a guest are set. Other engines have no kernel and pass it over.
 
-use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{params, Params};
+use forebay_units::{params, ParamType, Params, Shape, Value};
 
 use crate::document::Document;
 use crate::error::Fault;

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use forebay_core::laws::{find, LAWS};
-use forebay_core::param::nearest;
-use forebay_core::{
-    Aqm, LawFactory, LawSpec, ParamError, QueueChoice, SetPoint, Site, Tc, TcSite, Value,
-};
+use forebay_aqm::laws::{find, LAWS};
+use forebay_aqm::{Aqm, LawFactory, LawSpec, QueueChoice};
+use forebay_linux_tc::{Tc, TcSite};
+use forebay_units::{nearest, ParamError, SetPoint, Site, Value};
 
 /// A law with the parameters given for it.
 #[derive(Clone)]

@@ -1,9 +1,9 @@
 //! `[[law]]` and `--law`: the laws under test.
 
-use forebay_core::disciplines::keys;
-use forebay_core::laws::find;
-use forebay_core::param::{ParamType, Value};
-use forebay_core::{params, LawSpec, Params, QueueChoice};
+use forebay_aqm::disciplines::keys;
+use forebay_aqm::laws::find;
+use forebay_aqm::{LawSpec, QueueChoice};
+use forebay_units::{params, ParamType, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};

@@ -1,8 +1,6 @@
 //! Refuses runs that are too large, by estimates of their work and memory.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{Rate, Span};
+use forebay_units::{Buffer, ParamType, Rate, Span};
 
 use crate::document::Document;
 use crate::error::Fault;

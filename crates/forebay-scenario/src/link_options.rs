@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::{unknown_key, ParamType, Shape, Value};
-use forebay_core::{
-    params, Bytes, ParamError, ParamSpec, Params, QueueChoice, Rate, RateTrace, Span, Time,
+use forebay_aqm::{QueueChoice, RateTrace};
+use forebay_units::{
+    params, unknown_key, Buffer, Bytes, ParamError, ParamSpec, ParamType, Params, Rate, Shape,
+    Span, Time, Value,
 };
 
 use crate::law_choice::{law_named, LawChoice};
@@ -27,7 +27,7 @@ params! {
         /// Buffer size, such as 150p, 64kB, or 100ms for what the link sends in that time.
         buffer: BufferSize = BufferSize::Room(Buffer::Packets(1000)), 0.0 => 0.0;
         /// Law, one of `forebay laws`.
-        aqm: LawKind = LawKind(forebay_core::laws::baseline().kind.into()), 0.0 => 0.0;
+        aqm: LawKind = LawKind(forebay_aqm::laws::baseline().kind.into()), 0.0 => 0.0;
         /// Queue that holds the law, one of `forebay queues`, such as priority or
         /// {kind="priority",dscp=46}.
         queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;

@@ -1,8 +1,6 @@
 //! `[bottleneck]` and `[[link]]`: the queues of a network and the links they feed.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{params, Bytes, ParamSpec, Params, Rate, Span};
+use forebay_units::{params, Buffer, Bytes, ParamSpec, ParamType, Params, Rate, Span};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
@@ -191,7 +189,7 @@ pub fn read_laws(document: &Document, scenario: &mut Scenario) -> Result<(), Fau
 fn own_law(
     section: &Section,
     law: FixedLaw,
-    site: &forebay_core::QueueSite,
+    site: &forebay_units::QueueSite,
     duration: Span,
 ) -> Result<LawChoice, Fault> {
     let under = |mut fault: Fault| {

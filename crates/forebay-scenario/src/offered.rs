@@ -1,7 +1,7 @@
 //! What a link carries besides flows that last: short flows by how many there are at a time, and
 //! what does not listen, or ends before it could, by its rate.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficKind};
 

@@ -8,7 +8,7 @@
 //! on purpose. Titles are left out, defaults are filled in, and the contents of a file are
 //! represented by a digest.
 
-use forebay_core::{Buffer, Bytes, Rate, SetPoint, Span, Time, Value};
+use forebay_units::{Buffer, Bytes, Rate, SetPoint, Span, Time, Value};
 
 use crate::law_choice::LawChoice;
 use crate::model::{

@@ -1,6 +1,6 @@
 //! The keys at the top of a scenario.
 
-use forebay_core::{params, SetPoint, Span, Time};
+use forebay_units::{params, SetPoint, Span, Time};
 
 use crate::error::Fault;
 use crate::tree::{Section, Table};
@@ -34,7 +34,7 @@ impl Top {
     /// A key that is wrong or missing; a window outside the run.
     pub fn of(table: &Table) -> Result<Top, Fault> {
         let section = Section { table, name: "" };
-        section.only(&[], &[<Top as forebay_core::Params>::SPECS])?;
+        section.only(&[], &[<Top as forebay_units::Params>::SPECS])?;
         let top: Top = section.read()?;
         let quoted = |span: Span| format!("\"{span}\"");
         if let Maybe(Some(Window(start, end))) = top.measure {

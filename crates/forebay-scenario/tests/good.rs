@@ -1,16 +1,14 @@
 //! Scenarios that are right: what the text says is what the model holds.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::law_params::ParamValues;
-use forebay_core::laws::baseline;
-use forebay_core::param::Shape;
-use forebay_core::{
-    Bytes, ConfiguredLaw, Law, LawDefinition, LawSpec, ParamError, ParamSpec, Rate, SetPoint, Site,
-    Span, Time, Value,
-};
+use forebay_aqm::laws::baseline;
+use forebay_aqm::{ConfiguredLaw, Law, LawDefinition, LawSpec};
 use forebay_scenario::{
     parse, prototypes, EcnChoice, Experiment, Instant, LinkSetting, Options, Own, Setting,
     TrafficKind,
+};
+use forebay_units::{
+    Buffer, Bytes, ParamError, ParamSpec, ParamValues, Rate, SetPoint, Shape, Site, Span, Time,
+    Value,
 };
 
 /// PD-RED at a constant load: every part that a scenario can have.

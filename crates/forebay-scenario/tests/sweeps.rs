@@ -1,9 +1,10 @@
 //! The points of a sweep: ranges, samples, rows that a caller has, and another link.
 
-use forebay_core::{Bytes, Rate, Span, Value, WindowLaw};
 use forebay_scenario::{
     parse, DesignedGains, Experiment, LinkPlace, Options, Reading, Relink, ScenarioError,
 };
+use forebay_theory::window_law::WindowLaw;
+use forebay_units::{Bytes, Rate, Span, Value};
 
 const BASE: &str = r#"
 duration = "2s"

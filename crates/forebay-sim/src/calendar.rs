@@ -254,7 +254,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Rng;
+    use forebay_units::Rng;
 
     /// Against a sorted list, with pushes between pops and gaps from none to far past the wheel.
     #[test]

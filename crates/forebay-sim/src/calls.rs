@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::Span;
 use forebay_trace::Call;
+use forebay_units::Span;
 
 /// One call. Its packets arrive in the order in which they were sent: they have one way.
 #[derive(Clone, Debug, Default)]

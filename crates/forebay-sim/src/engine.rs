@@ -22,12 +22,13 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use agenda::Agenda;
-use forebay_core::cast::whole_u64;
-use forebay_core::{Aqm, ParamError, Queue, Time};
+use forebay_aqm::{Aqm, Queue};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
 };
+use forebay_units::cast::whole_u64;
+use forebay_units::{ParamError, Time};
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;

@@ -4,7 +4,7 @@
 //! Events enter a delay line in order of time and leave it in that order, so the queue compares
 //! its head alone. It knows the events behind the head, so it can fetch their memory early.
 
-use forebay_core::ring::Ring;
+use forebay_units::Ring;
 
 use crate::calendar::{Calendar, Entry};
 use crate::number::index;
@@ -394,7 +394,7 @@ fn leaf_of(head: Head) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Rng;
+    use forebay_units::Rng;
 
     /// Pushes and pops by turns, against a list sorted by time and, where pushes decide ties, by
     /// push.

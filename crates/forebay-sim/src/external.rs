@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use forebay_core::{Drop, Ecn, Span, Time, TrafficClass};
+use forebay_aqm::{Drop, Ecn, TrafficClass};
+use forebay_units::{Span, Time};
 
 use crate::number::count;
 use crate::packet::Packet;

@@ -22,9 +22,10 @@ use std::sync::Arc;
 
 use engine::{Dumbbell, Engine, Mesh};
 pub use external::{End, Loss, Outcome, Outgoing, QueueAction, QueueEvent};
-use forebay_core::{Aqm, ParamError, Time};
+use forebay_aqm::Aqm;
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
+use forebay_units::{ParamError, Time};
 
 /// Raised whenever the same scenario, law and seed give other numbers than before; runs that
 /// were kept under another version are not results of this one. `golden.tsv`, in the tests of

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use forebay_core::{Ecn, Rng, TrafficClass};
+use forebay_aqm::{Ecn, TrafficClass};
 use forebay_scenario::{EcnChoice, Scenario, Traffic, TrafficKind};
 use forebay_trace::Transfer;
+use forebay_units::Rng;
 
 use crate::calls::Calls;
 use crate::external::Loss;

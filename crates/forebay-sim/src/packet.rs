@@ -1,7 +1,6 @@
 //! Packets: small plain values.
 
-use forebay_core::discipline::{self, Ack};
-use forebay_core::{Ecn, TrafficClass};
+use forebay_aqm::{Ack, Ecn, TrafficClass};
 
 /// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
@@ -153,7 +152,7 @@ impl Flags {
     }
 }
 
-impl discipline::Packet for Packet {
+impl forebay_aqm::Packet for Packet {
     fn bytes(&self) -> u32 {
         u32::from(self.bytes)
     }

@@ -1,7 +1,8 @@
 //! A port: a bottleneck, and the link behind it.
 
-use forebay_core::{Capacity, Drop, Queue, Rate, Sink, Time};
+use forebay_aqm::{Capacity, Drop, Queue, Sink};
 use forebay_trace::{Bottleneck, Settings};
+use forebay_units::{Rate, Time};
 
 use crate::external::{Logged, QueueAction};
 use crate::packet::{Packet, NO_BLOCKS};

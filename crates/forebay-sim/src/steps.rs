@@ -5,7 +5,7 @@
 //! at the new rate, and the packet has the propagation delay of the time at which its last bit
 //! enters the line.
 
-use forebay_core::transmitter::RateStep;
+use forebay_aqm::RateStep;
 use forebay_scenario::{LinkSetting, Scenario, Setting};
 
 use crate::line::Wire;

@@ -13,11 +13,13 @@ mod video;
 mod voice;
 mod web;
 
-use crate::number::{count, small};
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Rng, Time, TrafficClass};
+use forebay_aqm::TrafficClass;
 use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
 use forebay_trace::Viewer;
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Rng, Time};
+
+use crate::number::{count, small};
 
 /// An act of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay._base.metrics import METRICS
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 from forebay.campaign import making, manifest
 from forebay.campaign.making import StudyProgress

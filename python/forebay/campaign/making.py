@@ -19,9 +19,9 @@ from forebay._base.publication import publish
 from forebay._native import ScenarioError
 from forebay.campaign import manifest
 from forebay.campaign.threads import Done, RunOutputs, Task
-from forebay.experiment import memory
+from forebay.experiment import execution
 from forebay.experiment.run_rows import law_at_point
-from forebay.experiment.store_segments import again
+from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -263,7 +263,7 @@ class Tasks:
         return rows, runs.height, configs.height - fresh.height
 
     def _task(self, part: PointsPart, missing: list[tuple[int, int, str, int]]) -> Task:
-        memory.check(part.plan, 1, samples=False)
+        execution.check_memory(part.plan, 1, samples=False)
         runs, laws, labels = [], {}, {}
         several = len(self.points) > 1
         for point, law, config, seed in missing:

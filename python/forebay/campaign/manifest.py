@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay.campaign.study_points import LISTED
-from forebay.experiment.store_place import sealed_name
+from forebay.experiment.store_files import sealed_name
 
 if TYPE_CHECKING:
     from forebay.campaign.study_points import Points

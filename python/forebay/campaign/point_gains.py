@@ -12,19 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebay.experiment import automatic_gains
-from forebay.experiment import stored_designs as designs
 
 if TYPE_CHECKING:
     from forebay._native import GainsRequest, Parameter, Sweep
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.store import Designs
 
 #: Numbers of laws at a point: of each its number in the file, and its parameters.
 Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
-#: What of a request decides a design.
-OF_LAW = ("kind", "given", "per_flow")
-OF_LINK = (
-    "rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "short_flows", "other_bps", "tcp",
-)  # fmt: skip
 
 
 class PointGains:
@@ -49,7 +43,7 @@ class PointGains:
         first: dict[int, list[tuple[str, Parameter]]] = {}
         for request in (request for asked in self._trial for request in asked):
             if request.law not in first:
-                first[request.law] = self._designed(request)
+                first[request.law] = automatic_gains.numbers(request, self.kept)
         gains = [[(request.law, first[request.law]) for request in asked] for asked in self._trial]
         # The first row is the first point.
         self._made[0] = gains[0]
@@ -61,7 +55,9 @@ class PointGains:
             return []
         if index not in self._made:
             requests = self._requests(index)
-            self._made[index] = [(request.law, self._designed(request)) for request in requests]
+            self._made[index] = [
+                (request.law, automatic_gains.numbers(request, self.kept)) for request in requests
+            ]
         return self._made[index]
 
     def ready(self, which: Sequence[int]) -> bool:
@@ -71,23 +67,13 @@ class PointGains:
             index in self._made
             or (
                 kept is not None
-                and all(kept.get(_digest(request)) is not None for request in self._requests(index))
+                and all(
+                    automatic_gains.kept_numbers(request, kept) is not None
+                    for request in self._requests(index)
+                )
             )
             for index in which
         )
 
     def _requests(self, index: int) -> list[GainsRequest]:
         return self._sweep.gains_requests(self._sweep.row(index))
-
-    def _designed(self, request: GainsRequest) -> list[tuple[str, Parameter]]:
-        digest = _digest(request)
-        numbers = self.kept.get(digest) if self.kept else None
-        if numbers is None:
-            numbers = dict(automatic_gains.fitted(request).params)
-            if self.kept:
-                self.kept.put(digest, numbers)
-        return list(numbers.items())
-
-
-def _digest(request: GainsRequest) -> str:
-    return designs.digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})

@@ -13,7 +13,7 @@ from forebay._native import ScenarioError
 from forebay.campaign import claims, verdicts
 from forebay.experiment import engines, execution
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engine import check_repeatable
+from forebay.experiment.engines import check_repeatable
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
@@ -65,7 +65,7 @@ class Replay:
     ) -> Iterator[ReplayedPaper]:
         """Makes the runs that `store` does not have, and judges paper after paper.
 
-        Raises `execution.RunFailedError`; what had finished is in the store, also after Ctrl-C.
+        Raises `RunError`; what had finished is in the store, also after Ctrl-C.
         """
         # The longest first, so that no core is left with one of them at the end.
         readings = sorted(self.readings, key=_longest, reverse=True)
@@ -87,7 +87,7 @@ def _longest(experiment: Experiment) -> float:
 def plan(
     paper: str,
     seeds: int | None = None,
-    sets: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
     experiments: Path | None = None,
     engine: str = engines.NAMES[0],
 ) -> Replay:
@@ -104,14 +104,17 @@ def plan(
     check_repeatable(by)
     return Replay(
         chosen,
-        {one.name: verdicts.plan(one, seeds=seeds, sets=sets or {}, engine=by) for one in chosen},
+        {
+            one.name: verdicts.plan(one, seeds=seeds, overrides=overrides or {}, engine=by)
+            for one in chosen
+        },
     )
 
 
 def replay(
     paper: str,
     seeds: int | None = None,
-    sets: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
     threads: int | None = None,
     engine: str = engines.NAMES[0],
 ) -> list[ReplayedPaper]:
@@ -119,13 +122,13 @@ def replay(
 
     paper: its name, such as "pd-red", or "all".
     seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.
-    sets: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
+    overrides: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
     threads: threads to run on; all cores if None.
     engine: what makes the runs: see `forebay.run`.
 
-    Raises `ScenarioError`, and `RunFailedError` for a run that fails.
+    Raises `ScenarioError`, and `RunError` for a run that fails.
     """
-    wanted = plan(paper, seeds, sets, engine=engine)
+    wanted = plan(paper, seeds, overrides, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
     with (
         temporary_folder() as folder,

@@ -12,7 +12,7 @@ import polars as pl
 from forebay._base.metrics import COST
 from forebay.campaign import manifest
 from forebay.experiment import run_rows as rows
-from forebay.experiment.store_segments import again
+from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from forebay.campaign.study_points import Points, PointsPart

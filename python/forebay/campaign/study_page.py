@@ -15,8 +15,7 @@ from forebay.campaign import study_tables as tables
 from forebay.campaign.effects import Effect, effects
 from forebay.experiment.table import EMPTY, RunTable
 from forebay.report import answers
-from forebay.report.report import Differences
-from forebay.report.tables import DIFFERENCES_NOTE, Table, mean_text
+from forebay.report.tables import DIFFERENCES_NOTE, Differences, Table, mean_text
 from forebay.report.templates import html as page_html
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from forebay._native import ScenarioError
 from forebay.campaign.point_gains import PointGains
 from forebay.experiment import experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.engine import PACKETS, check_repeatable
+from forebay.experiment import store as designs
+from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import Plan
     from forebay.campaign.point_gains import Gains
-    from forebay.experiment.engine import Engine
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.engines import Engine
+    from forebay.experiment.store import Designs
     from forebay.scenario.python_laws import Prototype
 
 #: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
@@ -46,7 +46,7 @@ class StudySource:
 
     name: str
     text: bytes
-    sets: tuple[tuple[str, str], ...]
+    overrides: tuple[tuple[str, str], ...]
     laws: tuple[str | Prototype, ...]
     #: files that the scenario names
     files: tuple[tuple[str, bytes], ...]
@@ -60,7 +60,7 @@ class StudySource:
         return _native.plan(
             self.text,
             self.name,
-            sets=list(self.sets),
+            overrides=list(self.overrides),
             laws=list(self.laws),
             seeds=seeds,
             read=dict(self.files).get,
@@ -104,8 +104,8 @@ class PointsPart:
 class Points:
     """Everything that a study runs, with `seeds` seeds each.
 
-    source, laws, sets, seeds: as `forebay.run` takes them. kept: the designs that a store has; new
-    ones go there. engine: what makes the runs.
+    source, laws, overrides, seeds: as `forebay.run` takes them. kept: the designs that a store has;
+    new ones go there. engine: what makes the runs.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Points:
         source: experiment.Source,
         *,
         laws: str | Prototype | Sequence[str | Prototype] = (),
-        sets: Sets = (),
+        overrides: Overrides = (),
         seeds: int | None = None,
         kept: Designs | None = None,
         engine: Engine = PACKETS,
@@ -124,13 +124,13 @@ class Points:
         #: what makes the runs, for the store
         self.made = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(sets)
+        pairs = quantities.set_pairs(overrides)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(
             text,
             name,
-            sets=pairs,
+            overrides=pairs,
             laws=laws,
             seeds=1,
             read=files,
@@ -182,13 +182,15 @@ class Points:
     @cached_property
     def digest(self) -> str:
         """What the study is of; its seeds aside."""
-        sets = [f"{key}={value}" for key, value in self.source.sets]
+        overrides = [f"{key}={value}" for key, value in self.source.overrides]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
-        whole = [self.text, sets, laws, self._prototypes, *self.made.told]
+        whole = [self.text, overrides, laws, self._prototypes, *self.made.told]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        hash_.update((designs.version() if self.gains.laws else _native.__version__).encode())
+        hash_.update(
+            (designs.designs_version() if self.gains.laws else _native.__version__).encode()
+        )
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:

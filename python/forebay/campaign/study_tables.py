@@ -13,7 +13,7 @@ from forebay._base import quantities, terminal_table, words
 from forebay._base.metrics import METRICS
 from forebay._base.terminal_table import Column, RowGroup
 from forebay.experiment.table import EMPTY
-from forebay.report import terminal
+from forebay.report import tables
 from forebay.report.tables import Table, mean_text
 
 #: Points whose numbers a page shows.
@@ -60,7 +60,7 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     alone = "one seed: no interval; --add-seeds 4 gives one"
     note = f"means over all points; {interval if study.most_seeds > 1 else alone}"
     console.print(Text(note, style="dim"))
-    terminal.warnings(console, study.warnings)
+    tables.warnings(console, study.warnings)
 
 
 def gains_table(study: Study) -> Table | None:

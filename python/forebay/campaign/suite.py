@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._base import progress, quantities, registries
+from forebay._base.publication import digest_of
 from forebay.campaign import suite_results as results
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.campaign.suite_results import Suite
@@ -17,7 +18,7 @@ from forebay.scenario import python_laws
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay.campaign.suite_results import Case
     from forebay.campaign.suite_scenarios import Link, Scenario, Settings
     from forebay.experiment.store import Store
@@ -34,6 +35,11 @@ class PlannedSuite:
     settings: Settings
     link: Link
     scenarios: Sequence[Scenario]
+
+    def digest(self) -> str:
+        """Return the digest of what the numbers depend on, seeds included."""
+        runs = [(one.experiment.digest, one.experiment.plan.seeds) for one in self.scenarios]
+        return digest_of([self.settings.name, str(self.link), runs])
 
     def run(
         self,
@@ -75,7 +81,7 @@ def planned(
     only: str | Sequence[str] | None = None,
     link: str | None = None,
     seeds: int | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     engine: str = engines.NAMES[0],
 ) -> PlannedSuite:
     """Reads and checks a suite; arguments and errors as of `suite`."""
@@ -85,7 +91,7 @@ def planned(
     at = settings.link if link is None else scenarios.link(link)
     loaded_laws = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
     by, files = engines.named(engine), settings.scenarios(quantities.listed(only))
-    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, sets, by)
+    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, overrides, by)
     return PlannedSuite(settings, at, planned_scenarios)
 
 
@@ -96,7 +102,7 @@ def suite(
     link: str | None = None,
     seeds: int | None = None,
     threads: int | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     engine: str = engines.NAMES[0],
 ) -> Suite:
     """Runs every scenario of a suite under every law, and returns its cases and averages.
@@ -108,12 +114,12 @@ def suite(
     link: another link, its rate and its delay one way, such as "50Mbit/s,20ms".
     seeds: number of seeds, 1 to `seeds`; the suite's if None.
     threads: threads to run on; all cores if None.
-    sets: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
+    overrides: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
     engine: what makes the runs: see `forebay.run`.
 
     An interruption, and a run that fails, stop the others; what had finished is in the result,
     which says so (`interrupted`, `faults`). Raises `ScenarioError`.
     """
-    made = planned(name, laws, only, link, seeds, sets, engine)
+    made = planned(name, laws, only, link, seeds, overrides, engine)
     with progress.bar(only_on_terminal=True) as watch:
         return made.run(threads, watch)

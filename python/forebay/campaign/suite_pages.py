@@ -19,7 +19,7 @@ from forebay.campaign import suite_results as results
 from forebay.campaign.suite_advice import advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
 from forebay.report import result_files
-from forebay.report.page_figures import FIGURES, PageFigure, render_all
+from forebay.report.pages import FIGURES, PageFigure, render_all
 from forebay.report.tables import Table, mean_text
 from forebay.report.templates import html
 from forebay.report.templates import markdown as page_markdown
@@ -47,6 +47,8 @@ class About:
     settings: Settings
     link: Link
     command: str
+    #: digest of what the numbers depend on
+    digest: str = ""
 
 
 def comparison(suite: Suite, metrics: Sequence[str] = results.METRICS) -> Table:
@@ -84,6 +86,7 @@ def write_numbers(suite: Suite, about: About, out: Path) -> None:
         "forebay": __version__,
         "title": about.settings.title,
         "command": about.command,
+        "digest": about.digest,
         "link": str(about.link),
         "partial": suite.partial,
         "cases": suite.lines(),

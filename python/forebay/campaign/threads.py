@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from forebay.campaign.study_points import Row, StudySource
-from forebay.experiment.engine import run_name
+from forebay.experiment.engines import run_name
 from forebay.experiment.execution import POLL_S
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Run
     from forebay.campaign.point_gains import Gains
-    from forebay.experiment.engine import Extras, RunningBatch
+    from forebay.experiment.engines import Extras, RunningBatch
     from forebay.experiment.run_rows import LawAtPoint
 
 

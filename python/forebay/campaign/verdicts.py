@@ -15,13 +15,13 @@ from forebay._native import ScenarioError
 from forebay.campaign.claims import Claim, Paper, PaperExperiment
 from forebay.campaign.measures import Measured
 from forebay.experiment import experiment as experiments
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.experiment.experiment import Experiment
 from forebay.experiment.result import Result, whole_result
 from forebay.scenario import names
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.store import Store
 
 REPRODUCED = "reproduced"
@@ -86,19 +86,19 @@ def plan(
     paper: Paper,
     *,
     seeds: int | None = None,
-    sets: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     engine: Engine = PACKETS,
 ) -> list[PlannedReplay]:
-    """Reads every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
-    runs."""
+    """Reads every scenario of a paper, for an engine. `overrides` are keys for all of them, to
+    shorten runs."""
     planned = []
     for one in paper.experiments:
-        readings = {"": _reading(one, sets or {}, [], seeds, engine)}
+        readings = {"": _reading(one, overrides or {}, [], seeds, engine)}
         used = {name for claim in one.claims for name in claim.variants}
         used |= {figure.variant for figure in one.figures}
         for name, variant in one.variants.items():
             if name in used:
-                both = {**variant.sets, **(sets or {})}
+                both = {**variant.sets, **(overrides or {})}
                 readings[name] = _reading(one, both, variant.laws, seeds, engine)
         planned.append(PlannedReplay(one, readings))
     return planned
@@ -106,14 +106,14 @@ def plan(
 
 def _reading(
     one: PaperExperiment,
-    sets: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     laws: list[str],
     seeds: int | None,
     engine: Engine,
 ) -> Experiment:
-    texts = [f"{key}={quantities.toml(value)}" for key, value in sets.items()]
+    texts = [f"{key}={quantities.toml(value)}" for key, value in overrides.items()]
     path = names.shown(one.scenario)
-    return experiments.read(path, laws=laws or None, sets=texts, seeds=seeds, engine=engine)
+    return experiments.read(path, laws=laws or None, overrides=texts, seeds=seeds, engine=engine)
 
 
 def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:

@@ -75,11 +75,14 @@ def tune(
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay._base import progress, quantities
+    from forebay._base import progress, publication, quantities
     from forebay.tuning import recommendation, tuning
 
     command = command_line()
-    call = Invocation.begun(output, "tune", command, numbers=recommendation.JSON)
+    link, law_words = (rate, trace, rtt, flows, packet, buffer, tcp, set_), (law, gains, thorough)
+    asked = publication.digest_of([link, law_words, goal, for_, seeds, seed])
+    json_file = recommendation.JSON
+    call = Invocation.begun(output, "tune", command, digest=lambda: asked, numbers=json_file)
     out = call.folder
     with progress.stages() as watch:
         result = tuning.tune(
@@ -91,14 +94,14 @@ def tune(
     writes = out is not None and bool(result.searched)
     facts = recommendation.numbers(result)
     if out is not None and writes:
-        recommendation.write_numbers(facts, out, command)
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
     facts["reasons"] = recommendation.reasons(result, facts)
     if call.as_json:
         print(json.dumps(quantities.finite(facts)))
     elif result.screened:
         _show(facts, recommendation.commands(result, out) if out is not None else [])
     if out is not None and writes:
-        recommendation.write_numbers(facts, out, command)
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
         with (
             call.drawing(f"{out / recommendation.JSON} has the numbers"),
             progress.status("writing the page"),

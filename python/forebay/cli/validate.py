@@ -14,7 +14,7 @@ from forebay.cli.invocation import Invocation, command_line, stopped
 from forebay.cli.options import AtLeastOne, ReportOptions, ScenarioOptions, print_table
 
 if TYPE_CHECKING:
-    from forebay.comparison.engine_comparison import ValidatedScenario
+    from forebay.comparison.validate import ValidatedScenario
 
 
 @with_options
@@ -49,13 +49,16 @@ def validate(
     out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
     as_json: Print one JSON object per law instead of tables.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay.comparison import validate as validation
 
     command = command_line()
     if page is not None:
-        output_folder.check_file(page, "--page")
-    call = Invocation.begun(output, None, command)
+        publication.check_file(page, "page")
+    void = (void_lateness, void_rate)
+    taken = (given.law, given.set_, given.seeds)
+    asked = publication.digest_of([file, taken, engines, repeats, attempts, links, void])
+    call = Invocation.begun(output, None, command, digest=lambda: asked)
     names = [name.strip() for name in engines.split(",")]
     made = validation.validate(
         file, given.law, given.set_ or (), given.seeds, repeats, attempts, links, void_lateness,
@@ -95,7 +98,7 @@ def _report(
         if call.folder is not None:
             kept = f"{call.folder} has the numbers"
             with call.drawing(kept), progress.status("writing the report"):
-                pages.write_files(found, call.folder, command, *void)
+                pages.write_files(found, call.folder, command, *void, digest=call.digest)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
     if page is not None:
@@ -115,7 +118,7 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
     from forebay._base.terminal_table import Column
-    from forebay.comparison.engine_comparison import METRICS
+    from forebay.comparison.validate import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
     columns = [

@@ -1,32 +1,318 @@
-"""Two saved results side by side: `forebay.compare`."""
+"""Two sets of runs compared: independent runs against tolerances, and saved results pair by pair.
+
+`agreements` holds the runs of one side against those of a reference, metric by metric, with Welch's
+interval of the difference: engines, real Linux and ns-2 are compared so. `compare` pairs the runs
+of two saved results by point and seed and tests each difference.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from forebay._base import quantities
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from forebay._base import quantities, statistics
 from forebay._base.metrics import COMPARED, check_metrics
+from forebay._base.statistics import LEVEL
 from forebay._native import ScenarioError
-from forebay.comparison.result_comparison import ResultComparison
-from forebay.comparison.saved_result import SavedResult, read_result
+from forebay.comparison.saved_runs import SavedResult, read_result
+from forebay.experiment.table import Cell
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from forebay.report.plot import Plot
 
 
-class ShownComparison(ResultComparison):
-    """What two results differ in, with its figure and its page. Printed, and in a notebook, it
-    shows a table."""
+@dataclass(frozen=True)
+class Tolerance:
+    """Largest difference of a metric at which two sets of runs agree.
+
+    The limit is the widest of: `share` of the reference's mean plus `absolute`; `least`; `spreads`
+    times the standard deviation over the runs, of the side where it is larger; and half of Welch's
+    interval of `level`.
+
+    Attributes
+    ----------
+    metric : str
+        A column of the runs, or several to be added, such as "drop_rate+mark_rate".
+    title : str
+        The metric with its unit, as tables head it.
+    scale, digits
+        From the column's unit to the title's, and decimals in a table.
+    predicts : bool
+        True if a reference of one run is judged by the interval that a further run of the tested
+        side would fall into; otherwise one run leaves the interval unknown.
+    """
+
+    metric: str
+    title: str
+    share: float = 0.0
+    absolute: float = 0.0
+    least: float = 0.0
+    spreads: float = 0.0
+    level: float | None = None
+    scale: float = 1.0
+    digits: int = 1
+    predicts: bool = False
+
+    def values(self, runs: pl.DataFrame) -> list[float]:
+        """Return the metric of each run."""
+        return runs.select(pl.sum_horizontal(self.metric.split("+"))).to_series().to_list()
+
+    def text(self, value: float) -> str:
+        """Return a value in the title's unit."""
+        return f"{self.scale * value:.{self.digits}f}"
+
+    def mean_and_deviation(self, values: Sequence[float]) -> str:
+        """Return the mean ± the standard deviation over the runs."""
+        return f"{self.text(float(np.mean(values)))} ± {self.text(float(np.std(values, ddof=1)))}"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A metric of two sets of independent runs, and whether their means agree.
+
+    Attributes
+    ----------
+    tested, reference : sequence of float
+        The metric in each run; NaN values are left out.
+    cell : mapping
+        What was run, by the columns that both sides share.
+    """
+
+    tolerance: Tolerance
+    tested: Sequence[float]
+    reference: Sequence[float]
+    cell: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def reference_mean(self) -> float:
+        return statistics.mean_and_interval(self.reference)[0]
+
+    @property
+    def difference(self) -> float:
+        """Mean of the tested runs less that of the reference."""
+        return self._welch(LEVEL)[0]
+
+    @cached_property
+    def half_width(self) -> float:
+        """Half of the 95 % interval of the difference.
+
+        NaN where either side has one run, or where the runs of each side are all alike. Zero where
+        several runs of both sides all have nothing at all, such as no drop.
+        """
+        if len(self.reference) == 1 and self.tolerance.predicts:
+            return prediction_half_width(self.tested)
+        if min(len(self.tested), len(self.reference)) > 1 and not any(
+            [*self.tested, *self.reference]
+        ):
+            return 0.0
+        return self._welch(LEVEL)[1]
+
+    @cached_property
+    def limit(self) -> float:
+        """The largest difference that agrees."""
+        rule = self.tolerance
+        widths = [rule.share * abs(self.reference_mean) + rule.absolute, rule.least]
+        if rule.spreads:
+            sides = (self.tested, self.reference)
+            widths.append(rule.spreads * max(float(np.std(side, ddof=1)) for side in sides))
+        if rule.level is not None:
+            # Without an interval, as where all runs of each side are alike, there is no chance.
+            half_width = self._welch(rule.level)[1]
+            widths.append(0.0 if math.isnan(half_width) else half_width)
+        return max(widths)
+
+    @property
+    def agrees(self) -> bool:
+        """True if the means are within the limit of each other."""
+        return abs(self.difference) <= self.limit
+
+    @property
+    def proven(self) -> bool:
+        """True if the whole interval is outside, so that no chance of the seeds made the miss."""
+        return abs(self.difference) - self.half_width > self.limit
+
+    @property
+    def sure(self) -> bool:
+        """True if the whole interval is on one side of the limit."""
+        return self.proven or abs(self.difference) + self.half_width <= self.limit
+
+    @property
+    def includes_zero(self) -> bool:
+        """True if the interval includes zero, so that the difference may be chance."""
+        return abs(self.difference) <= self.half_width
+
+    @property
+    def excess(self) -> float:
+        """The difference as a multiple of the limit."""
+        return abs(self.difference) / self.limit
+
+    @property
+    def text(self) -> str:
+        """The means, `reference → tested`."""
+        mean = self.reference_mean
+        return f"{self.tolerance.text(mean)} → {self.tolerance.text(mean + self.difference)}"
+
+    def _welch(self, level: float) -> tuple[float, float]:
+        return statistics.difference_and_interval(self.tested, self.reference, level)
+
+
+def agreements(
+    tested: pl.DataFrame,
+    reference: pl.DataFrame,
+    on: Sequence[str],
+    tolerances: Sequence[Tolerance],
+) -> list[Agreement]:
+    """Return the agreement of each metric in each cell that both tables of runs have.
+
+    Parameters
+    ----------
+    tested, reference : DataFrame
+        A row for each run.
+    on : sequence of str
+        Columns that tell cells apart; seeds within a cell are independent runs.
+    tolerances : sequence of Tolerance
+        What is compared. A metric that a run of the reference lacks (NaN) is left out of its cell.
+
+    Returns
+    -------
+    list of Agreement
+        In the order of the reference's cells, and of `tolerances` within a cell.
+    """
+    cells = tested.partition_by(on, as_dict=True)
+    return [
+        Agreement(tolerance, tolerance.values(cells[key]), values, dict(zip(on, key, strict=True)))
+        for key, runs in reference.partition_by(on, as_dict=True, maintain_order=True).items()
+        if key in cells
+        for tolerance in tolerances
+        for values in [tolerance.values(runs)]
+        if not any(map(math.isnan, values))
+    ]
+
+
+def prediction_half_width(values: Sequence[float], further: int = 1) -> float:
+    """Return half of the 95 % interval that holds the mean of so many further runs.
+
+    Infinite for one value, whose spread is unknown.
+    """
+    count = len(values)
+    if count < 2:
+        return math.inf
+    deviation = float(np.std(values, ddof=1)) * math.sqrt(1 / further + 1 / count)
+    return statistics.student_quantile(count - 1) * deviation
+
+
+#: The results, as rows and pages call them.
+SIDES = ("A", "B")
+#: Of a difference, what JSON has as it is.
+PLAIN = ("metric", "laws", "point", "seeds", "unpaired", "difference", "p", "alike")
+#: Of all points together.
+EVERYWHERE = "all points"
+
+
+@dataclass(frozen=True)
+class MetricDifference:
+    """A metric of one law at one point, or over all of them, in both results.
+
+    Attributes
+    ----------
+    laws : tuple of str
+        The laws in A and in B.
+    a, b : Cell
+        Means over the runs that have a partner of the same point and seed on the other side; over
+        all runs where none has one.
+    seeds : int
+        Seeds that both have.
+    unpaired : tuple of int
+        Runs of A and of B that have no partner, and are left out.
+    difference : float
+        Mean of B less that of A, over the pairs.
+    half_width : float
+        Half of its interval of 95 %; NaN for fewer than two common seeds, and where every seed
+        gives the same difference.
+    p : float
+        Of a paired t-test, adjusted for the laws and points that the metric is compared at; NaN
+        where there is no interval.
+    """
+
+    metric: str
+    laws: tuple[str, str]
+    point: str
+    a: Cell
+    b: Cell
+    seeds: int
+    unpaired: tuple[int, int]
+    difference: float
+    half_width: float
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        return self.p < 1 - LEVEL
+
+    @property
+    def alike(self) -> bool:
+        """True if several seeds all give this very difference, so that there is no test."""
+        return self.seeds > 1 and math.isnan(self.p)
+
+    def to_dict(self) -> dict[str, Any]:
+        """It for JSON, with the means of both."""
+        plain = {name: getattr(self, name) for name in PLAIN}
+        return {**plain, "a": self.a.mean, "b": self.b.mean, "ci95": self.half_width}
+
+    @property
+    def share(self) -> float:
+        """The difference as a share of A; NaN where A is zero."""
+        return self.difference / abs(self.a.mean) if self.a.mean else math.nan
+
+
+@dataclass(frozen=True)
+class ResultComparison:
+    """What two results differ in.
+
+    laws, points: of A and of B, those that belong together.
+    """
+
+    a: SavedResult
+    b: SavedResult
+    metrics: Sequence[str]
+    laws: Sequence[tuple[str, str]]
+    points: Sequence[tuple[str, str]]
+
+    @property
+    def apart(self) -> bool:
+        """Whether the points are the directions of a link."""
+        return self.a.apart and len(self.points) > 1
+
+    @cached_property
+    def differences(self) -> list[MetricDifference]:
+        """Over all points together, each metric of each law; of a link at each direction."""
+        return self.at_points if self.apart else self._differences()
+
+    @property
+    def averaged(self) -> bool:
+        """Whether `differences` are means over several points."""
+        return len(self.points) > 1 and not self.apart
+
+    @cached_property
+    def at_points(self) -> list[MetricDifference]:
+        """At each point; the same as `differences` where there is one."""
+        return self._differences(["point"]) if len(self.points) > 1 else self._differences()
 
     def plot(self) -> Plot:
         """Each difference as a share of A, with its 95 % interval."""
-        from forebay.comparison import comparison_picture as picture
+        from forebay.comparison import comparison_page as page
 
-        return picture.differences(self)
+        return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
         """Writes compare.html and compare.json to `out`; returns where the page is."""
@@ -48,10 +334,105 @@ class ShownComparison(ResultComparison):
         table = page.table(self.differences)
         return notebook.html("A beside B", table.heads, table.rows, self.plot())
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        told: dict[str, Any] = {
+            side: {
+                "folder": str(result.folder),
+                "title": result.title,
+                "command": result.command,
+                "forebay": result.version,
+                "engine": result.engine,
+                "remarks": list(result.remarks),
+            }
+            for side, result in zip(SIDES, (self.a, self.b), strict=True)
+        }
+        lines = [*self.differences, *(self.at_points if self.averaged else [])]
+        told["differences"] = [quantities.finite(line.to_dict()) for line in lines]
+        return told
+
+    def _differences(self, by: Sequence[str] = ()) -> list[MetricDifference]:
+        """Return the differences over all points, or at each of them."""
+        sides = [self._rows(side) for side in (0, 1)]
+        places: list[str | None] = [self._label(pair) for pair in self.points] if by else [None]
+        lines = []
+        for metric in self.metrics:
+            of_metric = []
+            for laws, place in itertools.product(self.laws, places):
+                a, b = (_runs(sides[i], metric, laws[i], place) for i in (0, 1))
+                if not (a.is_empty() or b.is_empty()):
+                    point = self._everywhere if place is None else place
+                    of_metric.append(_difference(metric, laws, point, a, b))
+            # A metric that is nowhere more than nothing, as marks without ECN, says nothing.
+            if any(line.a.mean or line.b.mean for line in of_metric):
+                lines += _adjusted(of_metric)
+        return lines
+
+    @property
+    def _everywhere(self) -> str:
+        """What all points together are called; the only one by its own label."""
+        return EVERYWHERE if len(self.points) > 1 else self._label(self.points[0])
+
+    def _label(self, pair: tuple[str, str]) -> str:
+        return self.a.labels.get(pair[0]) or pair[0]
+
+    def _rows(self, side: int) -> pl.DataFrame:
+        """Return the runs of a side at the points of both, by the labels of A's."""
+        labels = {pair[side]: self._label(pair) for pair in self.points}
+        rows = (self.a, self.b)[side].rows.filter(pl.col("point").is_in(list(labels)))
+        return rows.with_columns(pl.col("point").replace_strict(labels))
+
+
+def _runs(rows: pl.DataFrame, metric: str, law: str, place: str | None) -> pl.DataFrame:
+    """Return the runs of a law, at one point or at all, that have a value: point, seed, value."""
+    at = pl.lit(value=True) if place is None else pl.col("point") == place
+    runs = rows.filter(pl.col("law") == law, at).select(
+        "point", "seed", pl.col(metric).cast(pl.Float64).alias("value")
+    )
+    return runs.filter(pl.col("value").is_not_null(), pl.col("value").is_not_nan())
+
+
+def _adjusted(lines: list[MetricDifference]) -> list[MetricDifference]:
+    """With p values that count how many there are of this metric."""
+    adjusted = iter(statistics.holm([line.p for line in lines if line.p == line.p]))
+    return [replace(line, p=next(adjusted)) if line.p == line.p else line for line in lines]
+
+
+def _difference(
+    metric: str,
+    laws: tuple[str, str],
+    point: str,
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+) -> MetricDifference:
+    """Return the difference over the runs that have a partner of the same point and seed."""
+    pairs = a.join(b, on=["point", "seed"], suffix="_b", maintain_order="left")
+    unpaired = (a.height - pairs.height, b.height - pairs.height)
+    if pairs.is_empty():
+        cells = [_cell(_by_seed(side, "value")) for side in (a, b)]
+        nothing = (0, unpaired, math.nan, math.nan, math.nan)
+        return MetricDifference(metric, laws, point, cells[0], cells[1], *nothing)
+    of_a, of_b = (_by_seed(pairs, column) for column in ("value", "value_b"))
+    changes = of_b - of_a
+    mean, half_width = statistics.mean_and_interval(changes)
+    p = statistics.paired_p(changes)
+    numbers = (len(changes), unpaired, mean, half_width, p)
+    return MetricDifference(metric, laws, point, _cell(of_a), _cell(of_b), *numbers)
+
+
+def _by_seed(runs: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    """Return the values in the order of the seeds, each the mean over its points."""
+    means = runs.sort("seed", "point").group_by("seed", maintain_order=True).agg(column)
+    return np.array([np.mean(values) for values in means[column].to_list()])
+
+
+def _cell(values: NDArray[np.float64]) -> Cell:
+    return Cell(*statistics.mean_and_interval(values), len(values))
+
 
 def compare(
     a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: str | Sequence[str] = ()
-) -> ShownComparison:
+) -> ResultComparison:
     """Return the differences between two saved results, and whether they may be chance.
 
     a, b: folders that `forebay run` or `forebay study` has written, or data files of flent, one or
@@ -66,7 +447,7 @@ def compare(
     metrics = quantities.listed(metrics)
     check_metrics(metrics)
     first, second = read_result(a), read_result(b)
-    return ShownComparison(
+    return ResultComparison(
         first,
         second,
         metrics or COMPARED,

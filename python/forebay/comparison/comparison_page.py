@@ -1,4 +1,4 @@
-"""What a comparison tells: sentences, a table, a page and JSON."""
+"""The words, the table, the figure and the page of a comparison of two saved results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from forebay._base import terminal_table
 from forebay._base.metrics import METRICS, Metric, p_text, with_interval
 from forebay._base.publication import publish
 from forebay._base.terminal_table import Column, RowGroup
-from forebay.comparison import comparison_picture as picture
+from forebay.report import parts
+from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.tables import Table, mean_text
 from forebay.report.templates import html
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forebay.comparison.result_comparison import MetricDifference, ResultComparison
+    from forebay.comparison.compare import MetricDifference, ResultComparison
     from forebay.experiment.table import Cell
 
 PAGE, NUMBERS = "compare.html", "compare.json"
@@ -164,8 +165,13 @@ def show(console: Console, comparison: ResultComparison) -> None:
     console.print(Text(note, style="dim"))
 
 
-def write(comparison: ResultComparison, out: str | os.PathLike[str], command: str = "") -> Path:
-    """Writes the page and the numbers; returns where the page is."""
+def write(
+    comparison: ResultComparison,
+    out: str | os.PathLike[str],
+    command: str = "",
+    digest: str = "",
+) -> Path:
+    """Write the page and the numbers, with the digest of the paths; return where the page is."""
     title = "A beside B"
     page = html(
         "compare.html.j2",
@@ -174,10 +180,39 @@ def write(comparison: ResultComparison, out: str | os.PathLike[str], command: st
         results=[("A", comparison.a), ("B", comparison.b)],
         sentences=sentences(comparison),
         notes=[*pairing(comparison), *notes(comparison)],
-        svg=picture.differences(comparison).svg(title),
+        svg=differences(comparison).svg(title),
         table=table(comparison.differences),
         points=table(comparison.at_points) if comparison.averaged else None,
         count=len(comparison.points) if comparison.averaged else 1,
     )
-    publish(out, {NUMBERS: {"command": command, **comparison.to_dict()}, PAGE: page})
+    numbers = {"command": command, "digest": digest, **comparison.to_dict()}
+    publish(out, {NUMBERS: numbers, PAGE: page})
     return Path(out) / PAGE
+
+
+@styled
+def differences(comparison: ResultComparison) -> Plot:
+    """Each difference as a share of A, with its 95 % interval; what is zero in A has none."""
+    lines = [line for line in comparison.differences if line.share == line.share]
+    metrics = list(dict.fromkeys(line.metric for line in lines))
+    figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))
+    series = list(dict.fromkeys(_series(comparison, line) for line in lines))
+    for index, name in enumerate(series):
+        of_law = [line for line in lines if _series(comparison, line) == name]
+        half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
+        places = [
+            metrics.index(line.metric) + parts.aside(index, len(series), 0.6) for line in of_law
+        ]
+        shares = [100 * line.share for line in of_law]
+        parts.dots(axes, shares, places, index, name, xerr=half_widths)
+    axes.axvline(0.0, **parts.EDGE)
+    axes.set_yticks(range(len(metrics)), [METRICS[name].title for name in metrics])
+    axes.invert_yaxis()
+    axes.set_xlabel("B − A, as a share of A [%]")
+    parts.legend_beside(axes)
+    return figure
+
+
+def _series(comparison: ResultComparison, line: MetricDifference) -> str:
+    laws = " and ".join(dict.fromkeys(line.laws))
+    return f"{laws}, {line.point}" if comparison.apart else laws

@@ -7,7 +7,7 @@ for a link; `Loop` has the frequency response, margins and roots of any law with
 
 from typing import TYPE_CHECKING
 
-from forebay._base.lazy_names import getter
+from forebay._base import getter
 from forebay._native import LawModel, OperatingPoint
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ def design(
     packet: str = "1000B",
     target: str | None = None,
     buffer: str | None = None,
-    sets: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     l4s_flows: float = 0.0,
     tcp: PerClass = PLAIN,
 ) -> Design:
@@ -36,16 +36,16 @@ def design(
     rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
     target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
         bandwidth-delay product if None.
-        {"target": "175p"} in `sets` asks for the same.
+        {"target": "175p"} in `overrides` asks for the same.
     buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
-    sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
-        alone ({"interval": "10ms"}).
+    overrides: what the design is asked for ({"beta": 0.3}), and parameters of the law that it
+        leaves alone ({"interval": "10ms"}).
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
     tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
 
     Where Linux has the law and its rule's own goals give gains that Linux's qdisc cannot have, the
     nearest goals that give a robust loop with gains in the qdisc's range are taken instead, and a
-    note says so. Goals or gains in `sets` are taken as they are.
+    note says so. Goals or gains in `overrides` are taken as they are.
 
     Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
     or "20ms,80ms"); one number of flows is divided equally among the classes.
@@ -55,7 +55,7 @@ def design(
     `ScenarioError` for a law, quantity or parameter that is wrong, for a law that has neither a
     design rule nor a linear model, and where no goal of a rule makes a stable loop.
     """
-    settings = {key: quantities.plain(value) for key, value in (sets or {}).items()}
+    settings = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
     target = _one_target(target, settings.pop("target", None))
     if measured_law.is_python(law):
         link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from forebay._base import quantities, registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import expected_queue as expected
 from forebay.control import limit_cycle, margins

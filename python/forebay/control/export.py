@@ -18,7 +18,7 @@ import numpy as np
 from scipy import io as matlab
 from scipy import signal
 
-from forebay._base import output_folder
+from forebay._base import publication
 from forebay._native import ScenarioError
 from forebay.control import closed_loop_poles, frequency_response
 from forebay.control.frequency_response import Floats
@@ -131,7 +131,7 @@ def check(path: Path) -> None:
         raise ScenarioError(
             f'--export: found "{path}", allowed: a file that ends in {", ".join(ENDINGS)}'
         )
-    output_folder.check_file(path, "--export")
+    publication.check_file(path, "export")
 
 
 def save(loop: Loop, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Numbers of a law for the link that it stands on: the one place where a law that is only named
-gets its gains, set-point and sampling interval. `forebay link`, scenarios with `gains = "auto"` and
-suites ask here.
+gets its gains, set-point and sampling interval. `experiment.automatic_gains` asks here, for
+scenarios, studies, suites and links.
 
 A law is designed for the fewest flows and the longest RTT of what is expected, where its loop has
 the most gain and the most delay (Hollot et al. 2002, section IV), and is then slowed, or sampled
@@ -9,12 +9,10 @@ more often, until the loop is calm: |1/(1 + L)| at most 2. Given numbers always 
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -190,12 +188,12 @@ def _designed(
     check_all_gains(law, gain_params_of(rule["params"]), given)
     # A design for the whole of a buffer of seconds is one for no buffer.
     room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
-    sets = {key: value for key, value in given.items() if key != "target"}
+    overrides = {key: value for key, value in given.items() if key != "target"}
     goals = {name for name, _, _ in model.goals}
     # What may still be moved: a set-point that nobody has chosen, nor the law as a delay.
     free = _own_set_point(law, given) != target
 
-    def made_with(target: str, sets: Mapping[str, str]) -> Design:
+    def made_with(target: str, overrides: Mapping[str, str]) -> Design:
         return design(
             law,
             quantities.rate(place.rate_bps),
@@ -204,27 +202,27 @@ def _designed(
             quantities.size(place.packet_bytes),
             target,
             f"{math.floor(room_pkts)}p",
-            sets,
+            overrides,
             tcp=place.tcp,
         )
 
-    made = made_with(target, sets)
+    made = made_with(target, overrides)
     for _ in range(ROUNDS):
-        key, value = _calmer(made, sets, free, MOST_OF_BUFFER * room_pkts)
+        key, value = _calmer(made, overrides, free, MOST_OF_BUFFER * room_pkts)
         if key is None or key in given:
             break
-        before, made = made, made_with(*(_with(target, sets, key, value)))
+        before, made = made, made_with(*(_with(target, overrides, key, value)))
         if not made.stable and before.stable:
             made = before
             break
-        target, sets = _with(target, sets, key, value)
+        target, overrides = _with(target, overrides, key, value)
         # Once: a slower loop moves the queue more, which would ask for more again.
         free = free and key != "target"
     # Where the load moves, calm is not enough.
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
         # Gains that are given take no goal of the rule's.
-        others = {key: value for key, value in sets.items() if key not in goals}
+        others = {key: value for key, value in overrides.items() if key not in goals}
         made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
     kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
@@ -328,14 +326,16 @@ def _settling(
     return best
 
 
-def _with(target: str, sets: Mapping[str, str], key: str, value: str) -> tuple[str, dict[str, str]]:
+def _with(
+    target: str, overrides: Mapping[str, str], key: str, value: str
+) -> tuple[str, dict[str, str]]:
     if key == "target":
-        return value, dict(sets)
-    return target, {**sets, key: value}
+        return value, dict(overrides)
+    return target, {**overrides, key: value}
 
 
 def _calmer(
-    made: Design, sets: Mapping[str, str], free: bool, most_pkts: float
+    made: Design, overrides: Mapping[str, str], free: bool, most_pkts: float
 ) -> tuple[str | None, str]:
     """A goal, or the set-point, and another value for it, where the loop is not calm: it
     amplifies, or TCP's own losses move the probability to zero or the queue to empty."""
@@ -364,7 +364,7 @@ def _calmer(
         keys = [slowed] if slowed in values else [key for key in SLOWING if key in values]
         for key in keys:
             assert key is not None
-            now, slowest = float(sets.get(key, values[key])), SLOWEST * float(values[key])
+            now, slowest = float(overrides.get(key, values[key])), SLOWEST * float(values[key])
             if now > 1.01 * slowest:
                 return key, f"{max(slowest, slower * now):.3g}"
     return None, ""
@@ -511,23 +511,3 @@ def _rtt(place: OperatingRange) -> str:
     if least == most:
         return quantities.time(most)
     return f"{quantities.time(least)} to {quantities.time(most)}"
-
-
-# --- in a process of its own --------------------------------------------------------------------
-
-
-def answers(requests: Sequence[Any]) -> list[dict[str, Any]]:
-    """`fit` for each [law, place, given] as JSON has them; {"error": …} for one that is wrong."""
-    found: list[dict[str, Any]] = []
-    for law, place, given in requests:
-        flows = place["flows"]
-        there = {**place, "rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
-        try:
-            found.append(asdict(replace(fit(law, OperatingRange(**there), given), design=None)))
-        except ScenarioError as error:
-            found.append({"error": str(error)})
-    return found
-
-
-if __name__ == "__main__":
-    json.dump(answers(json.load(sys.stdin)), sys.stdout)

@@ -2,7 +2,7 @@
 
 The plant is the linearised fluid model of TCP and the queue with its delay,
 P(s) = C²/(2N)/((s + 2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example
-1); the law is its own linear model, measured against the law in crates/forebay-core/tests.
+1); the law is its own linear model, measured against the law in crates/forebay-aqm/tests.
 Delay, sampler and zero-order hold are exact, and so is what the sampler folds: see
 `forebay.control.frequency_response`.
 """

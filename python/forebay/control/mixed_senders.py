@@ -3,7 +3,7 @@ where all settle.
 
 A class has N flows with windows W(p, R), R = T + q/C of its own T, and all see one p. They rest
 where Σ N·W/R = C, which for a queue q has one p, as each W falls with p; and where the law has that
-p at that q (`MixedFlows` in crates/forebay-core/src/equilibrium.rs). A law knows p by the flows of
+p at that q (`MixedFlows` in `equilibrium.rs` of forebay-theory). A law knows p by the flows of
 Reno that need it: it is asked at N = RC·√(p/2) of them. Around that point, with x of each window's
 motion (`forebay.control.senders`),
 

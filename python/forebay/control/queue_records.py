@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from forebay._base import input_file, parquet
-from forebay._base.documents import FormatError
-from forebay._base.link_metrics import PREFIX, link_samples
+from forebay._base import input_file
+from forebay._base.input_file import PREFIX, FormatError, link_samples
 from forebay._native import ScenarioError
 from forebay.control import counters
 from forebay.control.counters import Floats
@@ -166,7 +165,7 @@ def _parquet(file: Path, name: str) -> list[QueueRecord]:
     import polars as pl
 
     try:
-        table = parquet.read(file)
+        table = input_file.read_parquet(file)
         missing = {"time_s", "queue_pkts", "arrivals", "departed_bytes"} - set(table.columns)
         if missing:
             raise FormatError(f"it has no column {', '.join(sorted(missing))}")

@@ -1,4 +1,4 @@
-"""Maps of stability from Python: `forebay.map`."""
+"""Maps of stability from Python: `forebay.stability_map`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stability_map(
     rtt: PerClass,
     packet: str = "1000B",
     buffer: str | None = None,
-    sets: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     l4s_flows: float = 0.0,
     points: int = 100,
     simulate: int = 0,
@@ -67,7 +67,7 @@ def stability_map(
     rate, rtt: one of them a range, such as "5..50Mbit/s" or "20..500ms"; rtt is propagation, both
         ways.
     packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
-    sets: parameters of the law, such as {"target": "40ms"}.
+    overrides: parameters of the law, such as {"target": "40ms"}.
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
     points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
         where these are kept; nowhere if None.
@@ -104,7 +104,7 @@ def stability_map(
             raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
     if measured_law.is_python(law) and windows != WINDOWS[0]:
         raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
-    given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
+    given = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
     # The set-point matters only where the law has none among its parameters.
     link = LoadedLink.from_texts(
         high if axis == "rate" else rate,
@@ -152,7 +152,3 @@ def _number(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None
-
-
-# The name that `forebay` gives it.
-map = stability_map  # noqa: A001

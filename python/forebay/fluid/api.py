@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay.experiment import execution
-from forebay.experiment import run as runs
+from forebay.experiment import result as runs
 from forebay.fluid.engine import Fluid
 from forebay.fluid.model import Model
 from forebay.fluid.traces import Traces, with_windows
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import FluidTrace
     from forebay.experiment.experiment import Source
     from forebay.scenario.python_laws import Prototype
@@ -41,17 +41,18 @@ def scenario(
     path: Source,
     *,
     laws: Sequence[str | Prototype] = (),
-    sets: Sets = (),
+    overrides: Overrides = (),
     sawtooth: bool = False,
     step: str = "auto",
 ) -> Traces:
     """Runs every law at every point of a scenario on the engine `fluid`, with one seed, and gives
     the equations' own columns; `.result` is what `forebay.run` gives of it.
 
-    path, laws, sets: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in `Model`.
+    path, laws, overrides: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in
+    `Model`.
 
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.
     """
     engine = Fluid(sawtooth, step)
-    return Traces(runs.run(path, laws or None, with_windows(sets), 1, engine=engine))
+    return Traces(runs.run(path, laws or None, with_windows(overrides), 1, engine=engine))

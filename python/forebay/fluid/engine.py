@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Key, Planned, RunningBatch
+    from forebay.experiment.engines import Key, Planned, RunningBatch
 
 
 #: What a stored run has; runs with other columns are made anew.

@@ -10,15 +10,15 @@ from forebay._base import quantities
 from forebay._native import FluidTrace
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import Plan, Run
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
 
-def with_windows(sets: Sets) -> list[str]:
+def with_windows(overrides: Overrides) -> list[str]:
     """What is set on a scenario whose packets in flight are to be recorded."""
-    return [*(f"{key}={value}" for key, value in quantities.set_pairs(sets)), "windows=true"]
+    return [*(f"{key}={value}" for key, value in quantities.set_pairs(overrides)), "windows=true"]
 
 
 def trace(run: Run, plan: Plan) -> FluidTrace:

@@ -20,7 +20,7 @@ from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
-    from forebay.experiment.engine import Planned
+    from forebay.experiment.engines import Planned
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0

@@ -28,15 +28,14 @@ from typing import TYPE_CHECKING
 from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import Fault, guest_check, guest_orders, guest_run
-from forebay.experiment import outputs
-from forebay.experiment.engine import KERNEL, file_name
-from forebay.experiment.outputs import Ended, Keep, runs_programs
+from forebay.experiment import engines
+from forebay.experiment.engines import KERNEL, Ended, Keep, file_name, runs_programs
 from forebay.linux import guests
 from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.experiment.engine import Extras, Key, Planned, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
     from forebay.linux.guests import Guest
 
 #: A guest that waited for so much of an interval for its processor goes to the next one.
@@ -251,7 +250,7 @@ class GuestRun:
             for number, program in enumerate(json.loads(outcome)["programs"])
         ]
         if self.keep is not None:
-            self.extras = outputs.taken(self.keep, self.name, programs, folder / CAPTURE)
+            self.extras = engines.taken(self.keep, self.name, programs, folder / CAPTURE)
         for program in programs:
             # A client that is not there has made no traffic to speak of: its last words are why.
             if program.is_no_program:

@@ -24,15 +24,14 @@ import numpy as np
 
 from forebay._base.temporary import temporary_folder, tidy
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
-from forebay.experiment import outputs
-from forebay.experiment.engine import VOID, file_name
-from forebay.experiment.outputs import Ended, Keep
+from forebay.experiment import engines
+from forebay.experiment.engines import VOID, Ended, Keep, file_name
 from forebay.linux import flow_mapping, link_outcome
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Extras, Key, Planned, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
     from forebay.linux.link_outcome import Outcome
 
 #: Time that iperf3 may take to end: its results cross the same queue.
@@ -355,7 +354,7 @@ def once(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [*remarks, *_default_warning(plan, outcome)],
-            outputs.taken(keep, name, ended, folder / CAPTURE) if keep else None,
+            engines.taken(keep, name, ended, folder / CAPTURE) if keep else None,
         )
 
 
@@ -413,7 +412,7 @@ class _Programs:
         """Return how each program ended: client, then server."""
         rows = zip(self._programs, self.on_the_link, outcome.observed.programs, strict=True)
         return [
-            Ended(program.traffic, end, command, status, output, outputs.end_of(output))
+            Ended(program.traffic, end, command, status, output, engines.end_of(output))
             for program, on_link, statuses in rows
             for end, command, status, output in zip(
                 ENDS, (program.client, program.server), statuses, on_link.outputs, strict=True

@@ -18,8 +18,8 @@ from forebay._native import Plan, PointInfo, Run, ScenarioError
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.execution import Execution
 from forebay.experiment.experiment import Description, Experiment
+from forebay.experiment.steady_state import design_command
 from forebay.linux.link_settings import Settings, words
-from forebay.scenario.design_command import command as design_command
 
 if TYPE_CHECKING:
     from forebay._native import (

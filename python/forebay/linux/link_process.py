@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from forebay._base.errors import LinkError as LinkError
 from forebay._native import ScenarioError
 from forebay.linux.link_outcome import Outcome
 from forebay.linux.link_settings import Settings, settings
@@ -35,10 +36,6 @@ Stream = int | IO[Any] | None
 PATIENCE_S = 10.0
 #: The programs that run in namespaces, with one thread.
 PROGRAM = [sys.executable, "-m", "forebay.linux.emulator_process"]
-
-
-class LinkError(RuntimeError):
-    """This machine does not allow a link; the text says what to do."""
 
 
 class Emulator:

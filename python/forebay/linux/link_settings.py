@@ -33,12 +33,11 @@ TRACES = ["trace", "trace_up"]
 def _signature() -> inspect.Signature:
     """Return an argument for each option; None stands for an option that is absent."""
     declared = [NAMES.get(option["name"], option["name"]) for option in link_options()]
-    kinds = dict.fromkeys(POSITIONAL, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    kinds |= {name: inspect.Parameter.KEYWORD_ONLY for name in declared if name not in POSITIONAL}
-    return inspect.Signature(
-        [inspect.Parameter(name, kind, default=None) for name, kind in kinds.items()],
-        return_annotation="Settings",
-    )
+    positional, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, positional, default=None) for name in POSITIONAL]
+    keywords = [name for name in declared if name not in POSITIONAL]
+    parameters += [inspect.Parameter(name, named, default=None) for name in keywords]
+    return inspect.Signature(parameters, return_annotation="Settings")
 
 
 def _arguments() -> str:

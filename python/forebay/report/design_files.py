@@ -10,7 +10,7 @@ from forebay._base.publication import publish
 from forebay.control import measured_law
 from forebay.control.designed_law import Design
 from forebay.control.pi_stabilising_set import RangeDesign
-from forebay.report import loop_bands, loops
+from forebay.report import loops
 from forebay.scenario.builder import Law
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def write_range(found: RangeDesign, out: Path) -> list[Path]:
     every, title = [*found.loops, *found.inside], f"{found.law} over the range"
     figures = (
         loops.regions(found),
-        loop_bands.bode(every, found.middle, title),
-        loop_bands.nichols(every, found.middle, title),
-        loop_bands.step(found.loops, found.middle, title),
+        loops.bode_of_range(every, found.middle, title),
+        loops.nichols_of_range(every, found.middle, title),
+        loops.step_of_range(found.loops, found.middle, title),
     )
     contents: dict[str, Content] = {LAW: Law(found.law, found.params).text() + "\n"}
     contents |= {f"{name}.png": one.png() for name, one in zip(PICTURES, figures, strict=True)}

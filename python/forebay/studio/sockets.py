@@ -137,7 +137,7 @@ def check(path: Path) -> None:
 
 
 def _samples(text: str) -> Samples:
-    from forebay._base.link_metrics import link_samples  # loads the client of Prometheus
+    from forebay._base.input_file import link_samples  # loads the client of Prometheus
 
     samples = {}
     for sample in link_samples(text):

@@ -226,7 +226,7 @@ def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
             # The file's seeds are for packets; one run of the fluid is one curve.
             engine = Fluid(sawtooth)
             fluid_experiment = experiment.read(
-                text.decode(), sets=with_windows(()), seeds=1, engine=engine
+                text.decode(), overrides=with_windows(()), seeds=1, engine=engine
             )
             (trace,) = Traces(whole_result(fluid_experiment))
         except ScenarioError as error:

@@ -214,8 +214,8 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
 
 def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     # The path of a trace is absolute.
-    files, sets = experiment.FilesBeside(FILE), list(ranges.sets)
-    return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=files)
+    files, overrides = experiment.FilesBeside(FILE), list(ranges.overrides)
+    return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=files)
 
 
 def _experiment(

@@ -15,7 +15,7 @@ import numpy as np
 
 import forebay._native as _native
 from forebay._base import input_file, quantities
-from forebay._base.quantities import Sets
+from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel, ScenarioError
 from forebay.control.loaded_link import (
@@ -169,7 +169,7 @@ class Ranges:
         The classes of flows.
     trace : RecordedLink, optional
         The recorded link over which packets run, and which has these rates.
-    sets : tuple of (key, value)
+    overrides : tuple of (key, value)
         Settings of the scenarios in which packets run.
     router : str
         One of `candidates.CHOICES` if the law is for a router, whose laws and values are limited;
@@ -182,7 +182,7 @@ class Ranges:
     packet_bytes: float
     buffer_pkts: int
     trace: RecordedLink | None = None
-    sets: tuple[tuple[str, str], ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
     router: str = ""
 
     @staticmethod
@@ -194,7 +194,7 @@ class Ranges:
         buffer: str | None = None,
         trace: str | None = None,
         tcp: str = PLAIN,
-        sets: Sets = (),
+        overrides: Overrides = (),
     ) -> Ranges:
         """Read ranges such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
 
@@ -233,7 +233,7 @@ class Ranges:
             if buffer_pkts < 10:
                 raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
         whole_pkts = max(10, math.ceil(buffer_pkts))
-        pairs = quantities.set_pairs(sets)
+        pairs = quantities.set_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
                 raise ScenarioError(

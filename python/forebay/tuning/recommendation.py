@@ -41,7 +41,7 @@ from forebay.tuning.ranges import OperatingPoint, Ranges
 from forebay.tuning.search import Region, space_of
 
 if TYPE_CHECKING:
-    from forebay.report.page_figures import PageFigure
+    from forebay.report.pages import PageFigure
     from forebay.report.plot import Plot
 
 #: A part of the findings, by name.
@@ -297,7 +297,7 @@ def _ranges(ranges: Ranges) -> Findings:
         "buffer_pkts": ranges.buffer_pkts,
         "tcp": ranges.tcp,
         "trace": ranges.trace and vars(ranges.trace),
-        "sets": dict(ranges.sets),
+        "sets": dict(ranges.overrides),
     }
 
 
@@ -658,7 +658,7 @@ def write_numbers(facts: Mapping[str, Any], out: Path, command: str) -> None:
 
 def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: str) -> None:
     """Write all other files: the page, its figures, and scenarios."""
-    from forebay.report.page_figures import render_all
+    from forebay.report.pages import render_all
     from forebay.report.templates import html
 
     drawn = page_figures(tuning)
@@ -702,7 +702,7 @@ def scenarios(tuning: Tuning) -> dict[str, str]:
 
 def page_figures(tuning: Tuning) -> list[PageFigure]:
     """Return the figures that have data."""
-    from forebay.report.page_figures import PageFigure
+    from forebay.report.pages import PageFigure
     from forebay.tuning import figures  # which takes a while to load
 
     return [
@@ -716,10 +716,12 @@ def commands(tuning: Tuning, out: Path) -> list[str]:
     """Return command lines that run the chosen law: in the middle, and at all corners."""
     if tuning.chosen is None:
         return []
-    sets = [word for key, value in tuning.ranges.sets for word in ("--set", f"{key}={value}")]
+    overrides = [
+        word for key, value in tuning.ranges.overrides for word in ("--set", f"{key}={value}")
+    ]
     return [
-        shlex.join(["forebay", "run", str(out / LAW), *sets]),
-        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *sets]),
+        shlex.join(["forebay", "run", str(out / LAW), *overrides]),
+        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *overrides]),
     ]
 
 

@@ -35,8 +35,8 @@ from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.control.plants import plant_on
 from forebay.control.robust_settings import LONGEST
 from forebay.experiment import execution
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment import store as designs
+from forebay.experiment.store import Designs
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
     GOALS,
@@ -513,7 +513,8 @@ def search_all(
         return
     kept = Designs(store)
     digests = [
-        designs.digest({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks
+        designs.design_digest({"task": task, "ranges": repr(ranges), "seed": seed})
+        for task in tasks
     ]
     missing = {}
     try:

@@ -16,7 +16,7 @@ from scipy import special
 import forebay._native as _native
 from forebay._base import progress, quantities, registries, statistics
 from forebay._base.progress import Progress
-from forebay._base.quantities import Sets
+from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control.loaded_link import PLAIN
 from forebay.experiment import execution
@@ -87,7 +87,7 @@ def tune(
     threads: int | None = None,
     trace: str | None = None,
     tcp: str = PLAIN,
-    sets: Sets = (),
+    overrides: Overrides = (),
     gains: str = "paper",
     *,
     for_: str = "",
@@ -103,7 +103,7 @@ def tune(
 
     Parameters
     ----------
-    rate, rtt, flows, packet, buffer, trace, tcp, sets
+    rate, rtt, flows, packet, buffer, trace, tcp, overrides
         The ranges, such as "5..50Mbit/s", "20..200ms" (propagation, both ways) and "10..400"; see
         `Ranges.from_texts`.
     goal : str
@@ -138,7 +138,7 @@ def tune(
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     _check_choice("--gains", gains, REFERENCES)
     _check_choice("--for", for_, ("", *CHOICES))
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
+    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, overrides)
     ranges = replace(ranges, router=for_)
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)

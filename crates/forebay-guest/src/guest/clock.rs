@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use forebay_core::Time;
+use forebay_units::Time;
 use nix::libc;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};

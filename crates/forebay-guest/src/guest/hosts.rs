@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_core::Time;
 use forebay_scenario::{EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 use forebay_sim::calls::Calls;
 use forebay_sim::traffic::{application, most_flows, stream, Act, Action, Application, Beginnings};
+use forebay_units::Time;
 use nix::libc;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 

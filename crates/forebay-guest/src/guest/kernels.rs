@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use forebay_core::fnv::Fnv1a;
-use forebay_core::{Drop, Ecn, Rate, Span, Time};
+use forebay_aqm::{Drop, Ecn};
+use forebay_units::{Fnv1a, Rate, Span, Time};
 use nix::libc;
 
 use super::clock::Clock;
@@ -267,5 +267,5 @@ fn key(ip: &[u8]) -> Key {
 }
 
 fn ecn(ip: &[u8]) -> Ecn {
-    forebay_core::TrafficClass(ip[1]).ecn()
+    forebay_aqm::TrafficClass(ip[1]).ecn()
 }

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_core::transmitter::Transmitter;
-use forebay_core::{Buffer, Drop, HeldPacket, ParamError, Queue, Rate, Sink, Time};
+use forebay_aqm::{Drop, HeldPacket, Queue, Sink, Transmitter};
 use forebay_packets::ip::{self, Headers};
 use forebay_scenario::{LawChoice, Scenario};
+use forebay_units::{Buffer, ParamError, Rate, Time};
 
 use super::rows::Rows;
 use super::syscalls::{Given, Syscalls};

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use nix::libc;
 use nix::sys::epoll::EpollFlags;
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 use super::clock::Clock;
 

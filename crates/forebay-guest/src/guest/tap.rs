@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_core::Time;
+use forebay_units::Time;
 use nix::libc;
 
 use super::clock::Clock;

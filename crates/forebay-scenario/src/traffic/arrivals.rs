@@ -1,7 +1,7 @@
 //! `kind = "arrivals"`: packets as they came once.
 
-use forebay_core::{Bytes, Rate};
 use forebay_packets::Selection;
+use forebay_units::{Bytes, Rate};
 
 use super::checks::{path, path_delay};
 use super::keys::ArrivalsKeys;

@@ -1,7 +1,7 @@
 //! The keys of `[[traffic]]`.
 
-use forebay_core::{params, Bytes, Rate, Span, Time};
 use forebay_packets::Prefix;
+use forebay_units::{params, Bytes, Rate, Span, Time};
 
 use crate::link_types::Share;
 use crate::model::{EcnChoice, Instant, Stack};

@@ -1,7 +1,7 @@
 //! Acts of applications on their connections.
 
-use forebay_core::Span;
 use forebay_trace::Transfer;
+use forebay_units::Span;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};

@@ -1,6 +1,7 @@
 //! A simulation that goes on from one outcome of the caller's packets to the next.
 
-use forebay_core::{Time, TrafficClass};
+use forebay_aqm::TrafficClass;
+use forebay_units::Time;
 
 use super::hosts::Hosts;
 use super::{Engine, Topology};

@@ -1,7 +1,7 @@
 //! The ends of the network: senders, receivers and their timers, and the access links that lead to
 //! the links where flows meet.
 
-use forebay_core::TrafficClass;
+use forebay_aqm::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;

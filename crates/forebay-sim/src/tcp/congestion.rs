@@ -38,7 +38,7 @@ pub use prague::Prague;
 pub use reno::Reno;
 pub use window::{RealWindow, WholeWindow, Window, NO_THRESHOLD};
 
-use forebay_core::Rate;
+use forebay_units::Rate;
 
 use super::connection::{Config, Connection, Step};
 

@@ -1,6 +1,6 @@
 //! What every sender has: its numbers and its timer, and what passes between it and the engine.
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;

@@ -1,7 +1,7 @@
 //! Pacing as in the Linux kernel (`tcp_pacing_check` and
 //! `tcp_update_skb_after_send` of net/ipv4/tcp_output.c).
 
-use forebay_core::cast::whole_u64;
+use forebay_units::cast::whole_u64;
 
 /// The first packets of a connection leave at once.
 const UNPACED_PKTS: u32 = 10;

@@ -1,7 +1,7 @@
 //! The receiving end of a connection: reassembly, cumulative and selective acknowledgement,
 //! delayed ACKs, and the echo of ECN marks.
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 use smallvec::SmallVec;
 
 use super::stacks::timer_wheel;
@@ -496,7 +496,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::packet::{BlocksAndHost, NO_BLOCKS};
-    use forebay_core::TrafficClass;
+    use forebay_aqm::TrafficClass;
 
     fn data(seq: u32) -> Packet {
         Packet {

@@ -1,6 +1,6 @@
 //! What the tests of senders share: a configuration, ACKs and signs of congestion by hand.
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 
 use super::congestion::{AckSample, CongestionControl, CongestionEvent, Growth, Indication};
 use super::connection::{Ack, Config};

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use forebay_core::cast::whole_u64;
-use forebay_core::Rng;
 use forebay_packets as packets;
 use forebay_scenario::{Recorded, Traffic};
+use forebay_units::cast::whole_u64;
+use forebay_units::Rng;
 
 use super::{draw, Act, Application, Coming};
 
@@ -89,9 +89,9 @@ impl Application for Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::{Bytes, Rate, Span, Time};
     use forebay_packets::Selection;
     use forebay_scenario::{Instant, TrafficKind};
+    use forebay_units::{Bytes, Rate, Span, Time};
 
     const LIST: &[u8] = b"time_s,size_bytes,flow\n5,100,a\n5.001,200,b\n5.004,300,a\n";
 

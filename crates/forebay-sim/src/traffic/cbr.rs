@@ -1,6 +1,6 @@
 //! A constant bit rate: one packet after another at even distance, in any state of the network.
 
-use forebay_core::{Bytes, Rate};
+use forebay_units::{Bytes, Rate};
 
 use super::{small, Act, Action, Application};
 

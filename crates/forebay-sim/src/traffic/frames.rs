@@ -46,7 +46,7 @@ impl Application for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Span;
+    use forebay_units::Span;
 
     #[test]
     fn a_frame_is_sent_whole() {

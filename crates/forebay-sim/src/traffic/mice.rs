@@ -1,7 +1,7 @@
 //! Mice: a connection with endless data for an exponential time, then silence for another,
 //! then a new connection. The mean of `on` is pi-pd's "1 second of average lifetime".
 
-use forebay_core::{Rng, Span};
+use forebay_units::{Rng, Span};
 
 use super::{after, Act, Action, Application};
 

@@ -4,9 +4,9 @@
 
 use std::f64::consts::TAU;
 
-use forebay_core::cast::whole_u64;
-use forebay_core::Rng;
 use forebay_scenario::{self as scenario, Arrivals, Traffic};
+use forebay_units::cast::whole_u64;
+use forebay_units::Rng;
 
 use super::{after, count, draw, small, Act, Action, Application, Arrival};
 
@@ -175,8 +175,8 @@ impl Application for OnOff {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
-    use forebay_core::{Bytes, Rate, Span, Time};
     use forebay_scenario::{Instant, TrafficKind};
+    use forebay_units::{Bytes, Rate, Span, Time};
 
     /// staqm's simulation 1, with packets of 100 us.
     fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {

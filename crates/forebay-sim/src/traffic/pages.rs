@@ -2,8 +2,8 @@
 //! exponential distances, and when the last of them is there, the session waits for an
 //! exponential time before the next page. The request, one small packet in ns-2, is not sent.
 
-use forebay_core::{Bytes, Rng};
 use forebay_scenario as scenario;
+use forebay_units::{Bytes, Rng};
 
 use super::{after, packets, Act, Action, Application};
 
@@ -100,7 +100,7 @@ impl Application for Pages {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_core::{rng::Rng, Span};
+    use forebay_units::{Rng, Span};
 
     fn sessions(pages: Option<u32>, objects: u32) -> Pages {
         let tcp = scenario::Tcp {

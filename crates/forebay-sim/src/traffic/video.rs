@@ -2,10 +2,10 @@
 //! chooses it (Huang, Johari, McKeown, Trunnell and Watson, A Buffer-Based Approach to Rate
 //! Adaptation, SIGCOMM 2014, section 4).
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Bytes, Span};
 use forebay_scenario as scenario;
 use forebay_trace::Viewer;
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Bytes, Span};
 
 use super::{Act, Action, Application};
 

@@ -1,8 +1,8 @@
 //! Calls: a packet each interval, always or during talk spurts of exponential length with
 //! exponential pauses between them (ITU-T P.59), in any state of the network.
 
-use forebay_core::Rng;
 use forebay_scenario as scenario;
+use forebay_units::Rng;
 
 use super::{after, Act, Action, Application};
 
@@ -58,7 +58,7 @@ impl Application for Voice {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_core::{Rate, Span};
+    use forebay_units::{Rate, Span};
 
     /// Times of packets in s.
     fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {

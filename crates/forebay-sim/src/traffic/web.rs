@@ -2,8 +2,8 @@
 //! is sent over a fresh connection (bigdeli: 30 sessions with 10 flows per second each, sizes
 //! Pareto of the second kind).
 
-use forebay_core::{Bytes, Rng};
 use forebay_scenario::{self as scenario, Pareto2};
+use forebay_units::{Bytes, Rng};
 
 use super::{after, packets, Act, Action, Application};
 

@@ -3,7 +3,7 @@
 
 mod hystart;
 
-use forebay_core::cast::whole_u64;
+use forebay_units::cast::whole_u64;
 
 use super::{AckSample, CongestionControl, CongestionEvent, Established, Growth, WholeWindow};
 use crate::number::share_of;

@@ -2,7 +2,7 @@
 //! for the Internet with L4S (RFC 9330). It paces, grows while it answers marks, and gets the
 //! rate of a flow of 25 ms where its round trip is shorter.
 
-use forebay_core::cast::whole_u32;
+use forebay_units::cast::whole_u32;
 
 use super::{
     AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, LEAST_CWND_PKTS,

@@ -16,7 +16,7 @@ pub mod timer_wheel;
 mod transmit;
 mod writes;
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,

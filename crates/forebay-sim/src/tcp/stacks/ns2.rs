@@ -10,7 +10,7 @@ pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::Sack;
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,

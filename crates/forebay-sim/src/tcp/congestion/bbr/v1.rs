@@ -5,8 +5,8 @@
 //!
 //! Arithmetic is the kernel's, in its units and with its rounding.
 
-use forebay_core::cast::whole_u32;
-use forebay_core::{Rate, Rng};
+use forebay_units::cast::whole_u32;
+use forebay_units::{Rate, Rng};
 
 use super::windowed_max::WindowedMax;
 use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};

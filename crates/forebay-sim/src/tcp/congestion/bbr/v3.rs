@@ -4,8 +4,8 @@
 //! Losses are judged as ACKs report them, by the packet that gives the ACK's delivery rate; the
 //! draft judges each lost packet (section 5.5.10.2). There is no answer to ECN.
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Rate, Rng};
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Rate, Rng};
 
 use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};
 use crate::tcp::congestion::{

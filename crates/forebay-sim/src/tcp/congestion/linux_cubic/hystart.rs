@@ -1,7 +1,7 @@
 //! HyStart: CUBIC ends slow start before the first loss, when a round trip has passed in one train
 //! of ACKs by half, or has grown longer.
 
-use forebay_core::cast::whole_u64;
+use forebay_units::cast::whole_u64;
 
 use crate::tcp::congestion::AckSample;
 

@@ -1,7 +1,7 @@
 //! What a Linux sender sends and when: new data, lost packets, probes, and what its timer does.
 
-use forebay_core::cast::whole_u64;
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
+use forebay_units::cast::whole_u64;
 
 use super::prr::Progress;
 use super::rack::DetectedLosses;

@@ -1,7 +1,7 @@
 //! The retransmission timer: round-trip estimate, timeout and backoff (RFC 6298), in the clock
 //! ticks of ns-2 and BSD.
 
-use forebay_core::cast::whole_u32;
+use forebay_units::cast::whole_u32;
 
 /// Grain of the round-trip clock.
 const TICK_NS: u64 = 10_000_000;

@@ -216,7 +216,7 @@ mod tests {
     use crate::tcp::connection::Config;
     use crate::tcp::senders::Sender;
     use crate::tcp::testing::{self, ack};
-    use forebay_core::Ecn;
+    use forebay_aqm::Ecn;
 
     #[test]
     fn holes_are_found_below_what_arrived() {
