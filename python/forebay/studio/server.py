@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketClose
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay.report.templates import WEB
-from forebay.studio.sockets import HOST
+from forebay.studio import HOST
 
 if TYPE_CHECKING:
     import socket

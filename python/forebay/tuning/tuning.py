@@ -98,46 +98,29 @@ def tune(
 ) -> Tuning:
     """Tune laws for ranges of rate, RTT and load, and recommend one.
 
-    Ctrl-C ends it: the result has the finished part, and `interrupted` is True. A fault after the
-    first runs ends it, too; `faults` names it.
+    Ctrl-C, or a fault after the first runs, ends it early: see `interrupted` and `faults`.
 
     Parameters
     ----------
     rate, rtt, flows, packet, buffer, trace, tcp, overrides
-        The ranges, such as "5..50Mbit/s", "20..200ms" (propagation, both ways) and "10..400"; see
-        `Ranges.from_texts`.
+        The ranges, such as "5..50Mbit/s", "20..200ms" and "10..400": see `Ranges.from_texts`.
     goal : str
-        "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of the
-        best candidate's goodput at any point; "balance" or "throughput": least worst deviation of
-        the queuing delay, giving up at most 10 % or 5 %.
+        "delay": least worst 95th percentile of the delay, giving up at most 20 % of the goodput at
+        any point; "balance", "throughput": its least deviation, giving up at most 10 % or 5 %.
     laws : str or sequence of str
         Names to choose from; all by default.
     seeds, seed : int
         Number of seeds of the chosen law's test, and the seed of the search.
     gains : str
-        The gains of the laws that the choice is compared with: "paper" for those of their papers,
-        or "auto" for those of their design rules for the ranges.
+        The gains of the laws that the choice is compared with: of their papers, or "auto".
     for_ : str
-        "linux" chooses among the qdiscs of a router with Linux, with parameters that they can
-        have; "attach" also among the laws that `forebay attach` installs there.
+        "linux" chooses among a router's qdiscs, "attach" also among laws that Forebay installs.
     thorough : bool
         Search each law for all three goals, so that packets judge three times as many candidates.
-    watch, announce : callable, optional
-        Receive the progress, which a terminal shows by default, and the expected time.
-    store : Store, optional
-        Has runs that were made before, and keeps those that are made.
-
-    Raises
-    ------
-    ScenarioError
-        If an argument is wrong.
+    watch, announce, store : optional
+        Receive the progress and the expected time; keep runs, and have those made before.
     """
-    _check_choice("--goal", goal, GOALS)
-    check_seeds(seeds)
-    if not 1 <= seeds <= 1000:
-        raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    _check_choice("--gains", gains, REFERENCES)
-    _check_choice("--for", for_, ("", *CHOICES))
+    _check_arguments(goal, seeds, gains, for_)
     ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, overrides)
     ranges = replace(ranges, router=for_)
     names = _laws(quantities.listed(laws), ranges)
@@ -151,6 +134,16 @@ def tune(
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
     return tuning
+
+
+def _check_arguments(goal: str, seeds: int, gains: str, router: str) -> None:
+    """Raise `ScenarioError` for a wrong argument of `tune`."""
+    _check_choice("--goal", goal, GOALS)
+    check_seeds(seeds)
+    if not 1 <= seeds <= 1000:
+        raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
+    _check_choice("--gains", gains, REFERENCES)
+    _check_choice("--for", router, ("", *CHOICES))
 
 
 def _check_choice(key: str, value: str, names: Iterable[str]) -> None:
