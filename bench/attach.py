@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native
-from forebay.linux import attachments, detachment, presence, programs, records, tcx
+from forebay.linux import attachments, devices, programs, records, tcx
 from forebay.linux.law_statistics import LawCounts, seen
 from forebay.linux.namespaces import cookie
 from forebay.linux.programs import answer
@@ -247,10 +247,10 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
     )
     mine: list[str] = []
     try:
-        mine = objects(presence.attached_to("eth0"))
+        mine = objects(devices.attached_to("eth0"))
         measured, looks = _watched(link, tag, random.Random(seed))
     finally:
-        detachment.detach("eth0")
+        attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
     left = traces(mine)
     if not mine or left != before:

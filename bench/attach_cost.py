@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.attach import Case, case, sh
-from forebay.linux import attachments, detachment, devices, presence, records, tcx
+from forebay.linux import attachments, devices, records, tcx
 from forebay.linux.programs import call
 
 #: Ethernet, IPv4 and UDP take 42 of the 64.
@@ -83,12 +83,12 @@ def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[R
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach("law", law["kind"], params, rate=RATE, buffer=link.buffer)
     try:
-        attached = presence.attached_to("law")
+        attached = devices.attached_to("law")
         program_ns = _program_ns(attached.program, folder / "frame")
         _shape("bare", attached)
         return turns_ns(turns, folder), program_ns
     finally:
-        detachment.detach("law")
+        attachments.detach("law")
 
 
 def without(

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from bench import attach, attach_faults
 from bench.attach import INSIDE, Case
-from forebay.linux import attachments, detachment, presence, records
+from forebay.linux import attachments, devices, records
 from forebay.linux.law_statistics import LawCounts, seen
 from forebay.linux.programs import answer
 
@@ -51,7 +51,7 @@ class Look:
 
 
 def look() -> Look:
-    attached = presence.attached_to("eth0")
+    attached = devices.attached_to("eth0")
     running_map = str(attached.maps["running"])
     (running,) = answer("bpftool", "-j", "map", "dump", "id", running_map)
     state = running["formatted"]["value"]
@@ -77,7 +77,7 @@ def inside(link: Case, tag: str) -> list[Look]:
     attachments.attach("eth0", law["kind"], params, rate=link.rate, buffer=link.buffer)
     mine: list[str] = []
     try:
-        mine = attach.objects(presence.attached_to("eth0"))
+        mine = attach.objects(devices.attached_to("eth0"))
         begin_s = time.monotonic() + link.start_s[0]
         starts_s = link.starts_s(link.flows, begin_s, random.Random(1))
         with attach.traffic(link, tag, starts_s):
@@ -88,7 +88,7 @@ def inside(link: Case, tag: str) -> list[Look]:
                 time.sleep(looks[0].time_s + len(looks) * LOOK_S - time.monotonic())
                 looks.append(look())
     finally:
-        detachment.detach("eth0")
+        attachments.detach("eth0")
         time.sleep(1)
     left = attach.traces(mine)
     if not mine or left != before or records.RUN.exists():

@@ -174,7 +174,7 @@ def real(case: Case, laws: list[Candidate], seconds: int) -> list[str]:
 
 
 def over_link(
-    place: check.Condition, ranges: Ranges, law: Candidate, s: int
+    place: check.OperatingPoint, ranges: Ranges, law: Candidate, s: int
 ) -> tuple[float, float]:
     queue = {"dualpi2": ["--queue", "dualpi2"]}.get(law.law, [])
     sets = [word for name, value in law.params for word in ("--set", f"{name}={value}")]

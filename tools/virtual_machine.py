@@ -26,7 +26,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from forebay.linux.guest_setup import _apt, _call
+from forebay.linux.guests import _apt, _call
 
 #: Where it is kept, in place of a folder of the user's cache.
 VARIABLE = "FOREBAY_VIRTUAL_MACHINE"

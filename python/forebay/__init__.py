@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebay.control.stability_map import stability_map
     from forebay.env.network import Network, session
     from forebay.experiment.result import Result, run
-    from forebay.linux.net import link
+    from forebay.linux.link_process import link
     from forebay.scenario.python_laws import Controller
     from forebay.tuning.tuning import tune
 
@@ -85,7 +85,7 @@ _MODULES = {
     "control.stability_map": "stability_map",
     "env.network": "Network session",
     "experiment.result": "Result run",
-    "linux.net": "link",
+    "linux.link_process": "link",
     "scenario.python_laws": "Controller",
     "tuning.tuning": "tune",
 }

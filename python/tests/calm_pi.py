@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from forebay.tuning import calm_regions
-from forebay.tuning.calm_regions import Region
-from forebay.tuning.local_models import LocalModel
+from forebay.tuning import search
+from forebay.tuning.candidates import LocalModel
 from forebay.tuning.ranges import Ranges
+from forebay.tuning.search import Region
 
 
 def fastest_calm_pi(
@@ -13,7 +13,7 @@ def fastest_calm_pi(
 ) -> tuple[Region, dict[str, float], LocalModel]:
     """The calm gains of ranges with one condition that reject disturbances best: their region,
     themselves, and their loop there."""
-    region = calm_regions.region_of("pi", ranges)
+    region = search.region_of("pi", ranges)
     assert region is not None
     point = region.fastest(target_pkts, interval_s)
     assert point is not None

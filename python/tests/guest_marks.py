@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forebay.linux import installed_guests as guests
+from forebay.linux import guests
 
 
 def _why_none() -> str:

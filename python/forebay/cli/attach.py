@@ -98,14 +98,14 @@ def detach(
     device DEV: Network device, by its present name.
     stale: Remove the records of devices that are gone, and damaged ones, instead.
     """
-    from forebay.linux import detachment
+    from forebay.linux import attachments
     from forebay.linux.devices import shown
 
     if stale == (device is not None):
         raise ScenarioError("detach: give a device, or --stale without one")
     with _kernel():
         if device is None:
-            gone, damaged = detachment.detach_stale()
+            gone, damaged = attachments.detach_stale()
             for record in gone:
                 print(f"{shown(record.device)}: {record.law} was gone; its record is removed")
             for problem in damaged:
@@ -113,7 +113,7 @@ def detach(
             if not gone and not damaged:
                 print("no stale record")
             return
-        done = detachment.detach(device)
+        done = attachments.detach(device)
     for note in done.notes:
         print(note)
     print(f"{shown(done.device)}: {done.law or 'the law'} is gone")
@@ -191,13 +191,13 @@ def list_(*, as_json: bool = False) -> None:
 
     from forebay._base import quantities
     from forebay._base.terminal_table import Column
-    from forebay.linux import presence, records
+    from forebay.linux import devices, records
     from forebay.linux.devices import quoted, shown
 
     attached, _ = records.read()
     _print_problems()
     with _kernel():
-        for name in presence.unrecorded():
+        for name in devices.unrecorded():
             print(
                 f"{shown(name)}: has a law of Forebay without a record here; "
                 f"`forebay detach {quoted(name)}` removes it",
@@ -212,8 +212,8 @@ def list_(*, as_json: bool = False) -> None:
     rows = []
     for record in attached:
         with _kernel():
-            state = presence.state(record)
-            name = presence.present_name(record) or record.device
+            state = devices.state_of(record)
+            name = devices.present_name(record) or record.device
         params = ", ".join(f"{key}={value}" for key, value in record.params.items())
         rate = quantities.rate(record.rate_bps)
         where = f" ({state})" if state else ""

@@ -29,8 +29,8 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
 
     from forebay._base import progress
     from forebay._native import ScenarioError
-    from forebay.linux.guest_setup import KernelSource, SetupError
-    from forebay.linux.guest_setup import setup as build
+    from forebay.linux.guests import KernelSource, SetupError
+    from forebay.linux.guests import setup as build
 
     if not 100 <= hz <= 1000:
         raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
@@ -50,7 +50,7 @@ def list() -> None:  # noqa: A001 - the command's name
     """List the guests, the newest first; runs use that one."""
     from forebay._base.terminal_table import Column
     from forebay.cli.options import print_table
-    from forebay.linux import installed_guests as guests
+    from forebay.linux import guests
 
     found = guests.installed()
     if not found:
@@ -76,7 +76,7 @@ def remove(guest: str, /) -> None:
 
     guest GUEST: First letters of its name in `forebay kernel list`.
     """
-    from forebay.linux import installed_guests as guests
+    from forebay.linux import guests
 
     found = guests.chosen(guest)
     guests.remove(found)

@@ -177,19 +177,18 @@ def link(
 
 def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
     """Says how a run went; exits where its program was not started."""
-    from forebay.linux import link_process as process
-    from forebay.linux import link_summary as summary
+    from forebay.linux import link_process
 
     observed = outcome.observed
     if observed.not_started is not None:
-        line, status = process.why_not_started(observed.not_started, outcome.command[0])
+        line, status = link_process.why_not_started(observed.not_started, outcome.command[0])
         print(line, file=sys.stderr)
         raise typer.Exit(status)
     if observed.server_status:
         _say(f"the server ended with status {observed.server_status}")
     for reason in outcome.void:
         _say(f"VOID: {reason}")
-    for line in () if quiet else summary.lines(outcome, out):
+    for line in () if quiet else outcome.summary(out):
         _say(line)
 
 

@@ -32,17 +32,17 @@ def studio(
     port: Port on the loopback device; any free one for 0.
     no_open: Print the address, and open no browser.
     """
-    from forebay.studio import address
+    from forebay.studio import open_port
     from forebay.studio.scenario import BaseScenario
 
     base = BaseScenario.from_source(file)
     # What is wrong with it is told here, and not in the page.
     base.plan(base.start, {})
     if link is not None:
-        from forebay.studio import live
+        from forebay.studio.session import check_link
 
-        live.check(link)
-    opened = address.open_port(port)
+        check_link(link)
+    opened = open_port(port)
     print(f"Studio: {opened.address}", flush=True)
     print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
     try:

@@ -27,7 +27,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.tuning.estimate import Estimate
+    from forebay.tuning.check import TuningEstimate
     from forebay.tuning.tuning import Tuning
 
 
@@ -76,12 +76,13 @@ def tune(
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
     from forebay._base import progress, publication, quantities
-    from forebay.tuning import findings, page, tuning
+    from forebay.tuning import recommendation, tuning
 
     command = command_line()
     link, law_words = (rate, trace, rtt, flows, packet, buffer, tcp, set_), (law, gains, thorough)
     asked = publication.digest_of([link, law_words, goal, for_, seeds, seed])
-    call = Invocation.begun(output, "tune", command, digest=lambda: asked, numbers=page.JSON)
+    json_file = recommendation.JSON
+    call = Invocation.begun(output, "tune", command, digest=lambda: asked, numbers=json_file)
     out = call.folder
     with progress.stages() as watch:
         result = tuning.tune(
@@ -91,23 +92,23 @@ def tune(
         )  # fmt: skip
     # Hours of runs: they are on the disk before anything is made of them.
     writes = out is not None and bool(result.searched)
-    told = findings.numbers(result)
+    facts = recommendation.numbers(result)
     if out is not None and writes:
-        page.write_numbers(told | {"digest": call.digest}, out, command)
-    told["reasons"] = findings.reasons(result, told)
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
+    facts["reasons"] = recommendation.reasons(result, facts)
     if call.as_json:
-        print(json.dumps(quantities.finite(told)))
+        print(json.dumps(quantities.finite(facts)))
     elif result.screened:
-        _show(told, page.commands(result, out) if out is not None else [])
+        _show(facts, recommendation.commands(result, out) if out is not None else [])
     if out is not None and writes:
-        page.write_numbers(told | {"digest": call.digest}, out, command)
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
         with (
-            call.drawing(f"{out / page.JSON} has the numbers"),
+            call.drawing(f"{out / recommendation.JSON} has the numbers"),
             progress.status("writing the page"),
         ):
-            page.write_files(result, told, out, command)
+            recommendation.write_files(result, facts, out, command)
         if result.chosen is not None:
-            call.tell("Page", out / page.PAGE)
+            call.tell("Page", out / recommendation.PAGE)
     if result.error is not None:
         # No input is at fault, whatever the error says.
         own = isinstance(result.error, ScenarioError)
@@ -120,10 +121,10 @@ def tune(
     if result.faults:
         raise typer.Exit(FAILED)
     if out is not None and result.searched:
-        call.show(out / page.PAGE)
+        call.show(out / recommendation.PAGE)
 
 
-def _announce(expected: Estimate) -> None:
+def _announce(expected: TuningEstimate) -> None:
     """Print what will be done, and how long that takes."""
     from forebay._base import progress
 
@@ -151,23 +152,23 @@ def _done(result: Tuning) -> str:
     )
 
 
-def _show(recommendation: dict[str, Any], commands: Sequence[str]) -> None:
+def _show(facts: dict[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
     # Whoever sets up a router reads the choice and its commands first.
-    first, *paragraphs = recommendation["reasons"]
+    first, *paragraphs = facts["reasons"]
     screen.print(first, markup=False)
     screen.print()
-    _show_router(recommendation)
-    if recommendation["candidates"]:
-        _show_choices(recommendation)
+    _show_router(facts)
+    if facts["candidates"]:
+        _show_choices(facts)
     for paragraph in paragraphs:
         screen.print(paragraph, markup=False)
         screen.print()
-    if not commands or not recommendation["toml"]:
+    if not commands or not facts["toml"]:
         return
     screen.print("The law for a scenario:")
     screen.print()
-    for line in recommendation["toml"].splitlines():
+    for line in facts["toml"].splitlines():
         screen.print(f"    {line}", markup=False)
     screen.print()
     screen.print("To run it:")
@@ -176,13 +177,13 @@ def _show(recommendation: dict[str, Any], commands: Sequence[str]) -> None:
     screen.print()
 
 
-def _show_router(recommendation: dict[str, Any]) -> None:
+def _show_router(facts: dict[str, Any]) -> None:
     """Print the commands that set up a router; without any, that no Linux has the law."""
     screen = console(100)
-    blocks = {"On a router with Linux:": recommendation["router"]}
-    if recommendation["attach"]:
+    blocks = {"On a router with Linux:": facts["router"]}
+    if facts["attach"]:
         blocks["With Forebay on the router, where it can be changed and watched:"] = [
-            recommendation["attach"]
+            facts["attach"]
         ]
     for heading, lines in blocks.items():
         if lines:
@@ -190,22 +191,18 @@ def _show_router(recommendation: dict[str, Any]) -> None:
             for line in lines:
                 screen.print(f"    {line}", markup=False, soft_wrap=True)
             screen.print()
-    if recommendation["law"] and not recommendation["router"] and not recommendation["for"]:
-        has = (
-            "has no qdisc"
-            if recommendation["attach"]
-            else "has no qdisc, and forebay attach no program,"
-        )
+    if facts["law"] and not facts["router"] and not facts["for"]:
+        has = "has no qdisc" if facts["attach"] else "has no qdisc, and forebay attach no program,"
         screen.print(
-            f"Linux {has} for {recommendation['law']}; --for linux chooses among what a router has."
+            f"Linux {has} for {facts['law']}; --for linux chooses among what a router has."
         )
         screen.print()
 
 
-def _show_choices(told: dict[str, Any]) -> None:
+def _show_choices(facts: dict[str, Any]) -> None:
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Column, RowGroup
-    from forebay.tuning import findings
+    from forebay.tuning import recommendation
 
     columns = [
         Column("", sentence=True),
@@ -225,10 +222,10 @@ def _show_choices(told: dict[str, Any]) -> None:
                 f"{100 * row['goodput_of_best']:.1f}",
             )
         ]
-        for row in findings.choices(told["candidates"])
+        for row in recommendation.choices(facts["candidates"])
     ]
     screen = console(100)
-    title = f"Choices, {findings.choices_are(told)}"
+    title = f"Choices, {recommendation.choices_are(facts)}"
     terminal_table.show(screen, columns, [RowGroup(rows, title)])
-    screen.print(Text(findings.NAMES_SAY, style="dim"))
+    screen.print(Text(recommendation.NAMES_SAY, style="dim"))
     screen.print()

@@ -17,8 +17,7 @@ from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
 from forebay.experiment.engines import void
 from forebay.experiment.result import Result
-from forebay.linux.link_engine import LinkEngine
-from forebay.linux.real_flows import MADE_AGAIN, Limits
+from forebay.linux.link_engine import MADE_AGAIN, Limits, LinkEngine
 from forebay.report.result_files import finite
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""A bottleneck for real traffic: what `forebay link` and `forebay.link` stand on.
+"""A bottleneck for real traffic, guests with the real kernel, and laws in this machine's kernel.
 
-`settings(...)` says what the link is, `run(settings, command)` runs a command behind it and
-gives an `Outcome`, and `link(...)` is a context with a client and a server in it. The link
-itself is the crate `forebay-link`.
+`settings(...)` describes a link, `run(settings, command)` runs a command behind it and returns an
+`Outcome`, and `link(...)` is a context with a client and a server in it. The link itself is the
+crate `forebay-link`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,8 +12,7 @@ from forebay.linux.link_settings import Settings, settings
 
 if TYPE_CHECKING:
     from forebay.linux.link_outcome import Outcome
-    from forebay.linux.link_process import LinkError, run
-    from forebay.linux.net import Host, Net, link
+    from forebay.linux.link_process import Host, LinkError, Net, link, run
 
 __all__ = ["Host", "LinkError", "Net", "Outcome", "Settings", "link", "run", "settings"]
 
@@ -21,10 +20,10 @@ __all__ = ["Host", "LinkError", "Net", "Outcome", "Settings", "link", "run", "se
 # become the emulator.
 _LATER = {
     "LinkError": "link_process",
-    "Net": "net",
+    "Net": "link_process",
     "Outcome": "link_outcome",
-    "Host": "net",
-    "link": "net",
+    "Host": "link_process",
+    "link": "link_process",
     "run": "link_process",
 }
 

@@ -1,41 +1,29 @@
-"""Puts a law before a device's queue, changes it while traffic runs, and takes it away."""
+"""Attach a law in front of a device's queue, change it while traffic runs, and detach it.
+
+Detaching restores what was there, and asks the kernel afterwards.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawTwin, ScenarioError
-from forebay.linux import (
-    detachment,
-    devices,
-    namespaces,
-    presence,
-    privileges,
-    programs,
-    records,
-    tcx,
-)
+from forebay.linux import device_qdiscs, devices, namespaces, programs, records, tcx
 from forebay.linux.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
-from forebay.linux.programs import (
-    CLASSIFIER,
-    FRONTS,
-    QDISC,
-    KernelError,
-    answer,
-    call,
-    hexadecimal,
-)
-from forebay.linux.records import Attached
+from forebay.linux.programs import CLASSIFIER, FRONTS, QDISC, KernelError, answer, call, hexadecimal
+from forebay.linux.records import Attached, RecordProblem
 from forebay.scenario import router
 
 #: Of a buffer that is not given, as `forebay link` has it.
@@ -62,14 +50,15 @@ class AttachStep:
     words : list of str
         The command.
     act : callable, optional
-        What does the step, where it is not the command itself: it is given the file descriptor of
-        a BPF file system in which the law's program is pinned, or -1 without a program.
+        The function that does the step, where it is not the command itself. Its argument is the
+        file descriptor of a BPF file system in which the law's program is pinned, or -1.
     """
 
     words: list[str]
     act: Callable[[int], object] | None = None
 
     def run(self, file_system: int) -> None:
+        """Do the step. Raises `KernelError`."""
         if self.act is None:
             call(*self.words)
         else:
@@ -78,12 +67,12 @@ class AttachStep:
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """What would be attached, and the commands that do it."""
+    """A law to attach, and the commands that do it."""
 
     attached: Attached
     steps: list[AttachStep]
     twin: LawTwin | None
-    #: What one should know of it, a line each.
+    #: Notes to the user, a line each.
     notes: list[str]
 
 
@@ -98,7 +87,7 @@ def plan(
     design: Mapping[str, str] | None = None,
     front: str | None = None,
 ) -> AttachPlan:
-    """Return how a law would be attached; nothing is touched.
+    """Return how a law would be attached; nothing is changed.
 
     Parameters
     ----------
@@ -107,8 +96,8 @@ def plan(
     law, params
         As `forebay laws` and a scenario have them.
     rate : str, optional
-        Rate of IP packets of the shaper that is made, such as "15Mbit/s". By default the law
-        stands before the shaper that is there.
+        Rate of IP packets of the shaper that is made, such as "15Mbit/s". By default the law is
+        installed in front of the existing shaper.
     buffer : str, optional
         Buffer of that shaper.
     ecn : bool
@@ -174,7 +163,7 @@ def _refuse_second(target: Device) -> None:
     name = shown(target.name)
     present = devices.installed(target.name, target.ifindex)
     for record in records.read()[0]:
-        if presence.is_of(record, target.ifindex, present) and presence.is_there(record, present):
+        if devices.is_of(record, target.ifindex, present) and devices.is_there(record, present):
             raise ScenarioError(
                 f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
                 f"{quoted(target.name)}`; `forebay set {quoted(target.name)} KEY=VALUE` changes it"
@@ -253,7 +242,7 @@ def _plan_law(attached: Attached, target: Device, twin: LawTwin, notes: list[str
 
 
 def _rate_notes(attached: Attached) -> list[str]:
-    """Say what the shaper's number is, where it is not the rate that was given."""
+    """Return a note on the shaper's own rate, where it is not the rate of IP packets."""
     counted_bps = shaper_bps(attached)
     if "shaper" not in attached.made or counted_bps == attached.rate_bps:
         return []
@@ -274,11 +263,11 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
 
     Raises `ScenarioError`, and `KernelError` where the kernel refuses.
     """
-    privileges.need(privileges.NETWORK, "attach")
-    wanted = plan(*args, **kwargs)
-    attached = wanted.attached
-    if wanted.twin is not None:
-        privileges.need(privileges.LAW, "attach")
+    programs.need_capabilities(programs.NETWORK, "attach")
+    planned = plan(*args, **kwargs)
+    attached = planned.attached
+    if planned.twin is not None:
+        programs.need_capabilities(programs.LAW, "attach")
         programs.need("bpftool", "clang")
     with ExitStack() as undo:
         # `detach` needs the record where something cannot be undone, and where this is killed.
@@ -286,31 +275,31 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
         attached.write()
         with ExitStack() as loading:
             file_system = -1
-            if wanted.twin is not None:
+            if planned.twin is not None:
                 file_system = loading.enter_context(tcx.file_system())
-                attached = _load(attached, wanted.twin, file_system)
+                attached = _load(attached, planned.twin, file_system)
                 # With the numbers by which the law is found, before anything holds it.
                 attached.write()
-            for step in wanted.steps:
+            for step in planned.steps:
                 step.run(file_system)
         _verify(attached)
         undo.pop_all()
-    return replace(wanted, attached=attached)
+    return replace(planned, attached=attached)
 
 
 def _undo(attached: Attached) -> None:
     with suppress(KernelError):
-        detachment.remove(attached, attached.device)
+        remove(attached, attached.device)
         attached.forget()
 
 
 def _verify(attached: Attached) -> None:
-    """Raise `KernelError` where the kernel has not what was attached.
+    """Raise `KernelError` where the kernel does not have what was attached.
 
     This process holds nothing of it any more, and the programs that are asked never did.
     """
     present = devices.installed(attached.device, attached.ifindex)
-    if not presence.is_there(attached, present):
+    if not devices.is_there(attached, present):
         raise KernelError(f"attach: the kernel did not keep {attached.law} on {attached.device}")
     if attached.engine in FRONTS:
         _active(attached)
@@ -322,11 +311,11 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
 
     Raises `ScenarioError`, `KernelError`.
     """
-    privileges.need(privileges.NETWORK, "set")
-    attached = presence.attached_to(device)
-    name = presence.name_here(attached) or device
+    programs.need_capabilities(programs.NETWORK, "set")
+    attached = devices.attached_to(device)
+    name = devices.name_here(attached) or device
     ifindex = devices.index(name)
-    if ifindex is None or not presence.is_there(attached, devices.installed(name, ifindex)):
+    if ifindex is None or not devices.is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
             f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
             f"{quoted(device)}`"
@@ -355,7 +344,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
             f"set: found {', '.join(changes)}, from which the law starts ({', '.join(started)}), "
             "allowed: detach, and attach anew"
         )
-    privileges.need(privileges.LAW, "set")
+    programs.need_capabilities(programs.LAW, "set")
     if rate is not None and new.engine == CLASSIFIER:
         words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])
@@ -374,24 +363,24 @@ def _active(attached: Attached) -> int:
 
 
 def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
-    """What our shaper sends at once after a rest."""
+    """Return the burst of our shaper: what it sends at once after being idle."""
     return max(2 * packet_bytes, round(BURST_S * rate_bps / 8))
 
 
-def shaper(attached: Attached, found: Device) -> list[str]:
-    """The words of our shaper."""
-    words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+def shaper(attached: Attached, target: Device) -> list[str]:
+    """Return the words of tc for our shaper."""
+    words = ["tc", "qdisc", "replace", "dev", target.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
     rate_bps = shaper_bps(attached)
-    burst = burst_bytes(rate_bps, found.packet_bytes)
-    limit = round(attached.buffer_pkts * found.packet_bytes)
+    burst = burst_bytes(rate_bps, target.packet_bytes)
+    limit = round(attached.buffer_pkts * target.packet_bytes)
     rate = f"{rate_bps}bit"
     return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
-    """`struct settings` of front.h."""
+    """Return the law's settings as `struct settings` of front.h."""
     bytes_per_s = shaper_bps(attached) / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
@@ -414,31 +403,29 @@ def shaper_bps(attached: Attached) -> int:
 
 
 def _factor(x: float) -> int:
-    """A factor of fixed.h, for x of 2^-40 to 2^47."""
-    import math
-
+    """Return a factor of fixed.h, for x of 2^-40 to 2^47."""
     shift = 47 - math.floor(math.log2(x))
     return round(x * 2.0**shift) | shift << 48
 
 
-def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
-    """Where the law will stand. Raises `ScenarioError` where it cannot."""
-    if wanted is not None and wanted not in FRONTS:
-        raise ScenarioError(f'--front: found "{wanted}", allowed: {", ".join(FRONTS)}')
-    if wanted is not None and twin is None:
+def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
+    """Return where the law is installed. Raises `ScenarioError` where it cannot be."""
+    if front is not None and front not in FRONTS:
+        raise ScenarioError(f'--front: found "{front}", allowed: {", ".join(FRONTS)}')
+    if front is not None and twin is None:
         raise ScenarioError(
-            f'--front: found "{wanted}" with {law}, allowed: with a law in fixed point'
+            f'--front: found "{front}" with {law}, allowed: with a law in fixed point'
         )
     if twin is not None:
         programs.need_types()
-    if wanted != QDISC and (twin is None or not shapes or programs.offers(*SHAPER)):
+    if front != QDISC and (twin is None or not shapes or programs.offers(*SHAPER)):
         return CLASSIFIER
-    if wanted == CLASSIFIER:
+    if front == CLASSIFIER:
         raise ScenarioError(
             "--front: found a kernel without tbf, allowed: one with sch_tbf, or --front qdisc"
         )
     if not programs.offers(*OWN_QDISC):
-        without = "neither tbf nor " if wanted is None else "no "
+        without = "neither tbf nor " if front is None else "no "
         raise ScenarioError(
             f"--front: found Linux {os.uname().release} with {without}qdiscs of BPF, allowed: 6.16 "
             "and later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
@@ -488,12 +475,9 @@ def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.T
         held=not shapes,
     )
     if words is None:
-        known = [
-            one["name"] for one in registries.laws().values() if programs.has_header(one["name"])
-        ]
+        laws = ", ".join(sorted(filter(programs.has_header, registries.laws())))
         raise ScenarioError(
-            f'LAW: found "{attached.law}", allowed: {", ".join(sorted(known))}, or one that is a '
-            "qdisc of Linux"
+            f'LAW: found "{attached.law}", allowed: {laws}, or one that is a qdisc of Linux'
         )
     return words
 
@@ -518,23 +502,21 @@ def _designed(
             f'--design: "{tcp}" is not a sender that a law is designed for; tcp is one of '
             f"{', '.join(SENDERS)}"
         )
-    rtts = [
-        _native.quantity("--design", it, "time")
-        for it in quantities.range_ends("rtt", design["rtt"])
-    ]
+    ends = quantities.range_ends("rtt", design["rtt"])
+    shortest_s, longest_s = (_native.quantity("--design", end, "time") for end in ends)
     flows = None
     if "flows" in design:
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
-    place = fitted_gains.OperatingRange(
+    loads = fitted_gains.OperatingRange(
         attached.rate_bps,
         target.ip_bytes,
-        (rtts[0], rtts[1]),
+        (shortest_s, longest_s),
         attached.buffer_pkts,
         flows,
         tcp=tcp,
     )
-    fitted = fitted_gains.fit(attached.law, place, parameters)
+    fitted = fitted_gains.fit(attached.law, loads, parameters)
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"
@@ -594,3 +576,165 @@ def _update(identifier: int, key: int, value: bytes) -> None:
         *("key", *hexadecimal(struct.pack("=I", key))),
         *("value", *hexadecimal(value)),
     )
+
+
+@dataclass(frozen=True)
+class Detached:
+    """The outcome of `detach`.
+
+    Attributes
+    ----------
+    device : str
+        The device's present name, or the one that it had.
+    law : str
+        The law that was there; empty without a record of it.
+    notes : list of str
+        Notes to the user, a line each.
+    """
+
+    device: str
+    law: str
+    notes: list[str]
+
+
+@records.alone()
+def detach(device: str) -> Detached:
+    """Remove the law from a device, restore its former qdiscs, and ask the kernel afterwards.
+
+    The device is the one on which the kernel has a law, whatever its name is now.
+
+    Raises
+    ------
+    ScenarioError
+        If the device has no law.
+    KernelError
+        If something of the law is still there afterwards; its record stays then.
+    """
+    programs.need_capabilities(programs.NETWORK, "detach")
+    programs.need("tc", "ip")
+    attached = devices.find_attached(device)
+    if attached is None:
+        return _detach_without_record(device)
+    if attached.program:
+        programs.need_capabilities(programs.LAW, "detach")
+    name = devices.name_here(attached)
+    notes = []
+    if name is not None:
+        if name != attached.device:
+            notes.append(f"{shown(attached.device)} is called {shown(name)} now")
+        notes += remove(attached, name)
+    else:
+        notes += _remove_elsewhere(attached)
+        name = attached.device
+    attached.forget()
+    return Detached(name, attached.law, notes)
+
+
+@records.alone()
+def detach_stale() -> tuple[list[Attached], list[RecordProblem]]:
+    """Remove the records of laws that are gone with their devices, and those that are damaged.
+
+    A law that the kernel still has, on a device that was moved, keeps its record. Returns what was
+    removed.
+
+    Raises `ScenarioError`, `KernelError`.
+    """
+    programs.need_capabilities(programs.NETWORK, "detach")
+    attached, problems = records.read()
+    stale = [record for record in attached if devices.state_of(record) == devices.GONE]
+    for record in stale:
+        _unregister(record)
+        record.forget()
+    removed = [problem for problem in problems if not problem.later and problem.remove()]
+    return stale, removed
+
+
+def _detach_without_record(device: str) -> Detached:
+    """Remove a law whose record is lost or damaged. Raises `ScenarioError` where there is none."""
+    ifindex = devices.index(device)
+    present = None if ifindex is None else devices.installed(device, ifindex)
+    ours = [] if present is None else devices.law_programs(present)
+    if ifindex is None or present is None or not (ours or present.shaper):
+        raise devices.no_law(device)
+    for program in ours:
+        _remove_program(device, ifindex, program)
+    if present.shaper:
+        device_qdiscs.restore(ifindex, None)
+    remainder = devices.installed(device, ifindex)
+    if remainder.shaper or devices.law_programs(remainder):
+        raise KernelError(f"detach: {shown(device)} still has a law; nothing else was changed")
+    for problem in records.read()[1]:
+        if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
+            problem.remove()
+    note = "its record was lost, so that the kernel's default qdisc was given to the device"
+    return Detached(device, "", [note] if present.shaper else [])
+
+
+def remove(attached: Attached, name: str) -> list[str]:
+    """Remove a law from a device of this namespace, and ask the kernel afterwards.
+
+    Returns notes to the user. Raises `KernelError` where something is left.
+    """
+    notes = []
+    ifindex = devices.index(name)
+    if ifindex is None:
+        raise KernelError(f"detach: {shown(name)} has gone meanwhile")
+    present = devices.installed(name, ifindex)
+    if attached.program and present.has_program(attached.program):
+        _remove_program(name, ifindex, attached.program)
+    if "clsact" in attached.made and present.has_clsact:
+        if devices.filters(name, "ingress") or devices.filters(name, "egress"):
+            notes.append(f"clsact of {shown(name)} stays: it has filters of others")
+        else:
+            call("tc", "qdisc", "del", "dev", name, "clsact")
+    if "shaper" in attached.made:
+        # Another one is not ours to remove.
+        if present.shaper:
+            device_qdiscs.restore(ifindex, attached.before)
+        elif attached.before is not None or attached.program:
+            notes.append(f"the qdisc of {shown(name)} is no longer Forebay's, and stays as it is")
+    _unregister(attached)
+    remainder = devices.installed(name, ifindex)
+    if remainder.shaper or (attached.program and remainder.has_program(attached.program)):
+        raise KernelError(f"detach: {attached.law} is still on {shown(name)}")
+    return notes
+
+
+def _remove_program(name: str, ifindex: int, program: int) -> None:
+    present = devices.installed(name, ifindex)
+    if program in present.tcx:
+        tcx.detach(ifindex, program)
+    for law in present.filters:
+        if law.program == program:
+            devices.delete_filter(name, law)
+
+
+def _remove_elsewhere(attached: Attached) -> list[str]:
+    """Remove a law whose device is no longer where it was. Raises `KernelError`."""
+    device = shown(attached.device)
+    if devices.state_of(attached) == devices.GONE:
+        _unregister(attached)
+        return [f"{device} was gone, and its law with it"]
+    for path in namespaces.reachable():
+        with suppress(OSError):
+            place = namespaces.inside(path, partial(_remove_from_any, attached))
+            if place is not None:
+                return [f"{device} was moved to another namespace ({path}): {shown(place)} there"]
+    raise KernelError(
+        f"detach: {device} was moved to a namespace that cannot be found, and still has "
+        f"{attached.law}; run `forebay detach` there"
+    )
+
+
+def _remove_from_any(attached: Attached) -> str | None:
+    """Remove a law from the device of this namespace that has it; its name, None without one."""
+    name = devices.name_with(attached.program)
+    if name is not None:
+        remove(attached, name)
+    return name
+
+
+def _unregister(attached: Attached) -> None:
+    if attached.engine == QDISC:
+        with suppress(KernelError):
+            call("bpftool", "struct_ops", "unregister", "name", attached.qdisc)

@@ -32,7 +32,7 @@ ANSWER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
-class Qdisc:
+class DeviceQdisc:
     """A qdisc of a device.
 
     Attributes
@@ -54,7 +54,7 @@ class Qdisc:
         return asdict(self)
 
     @staticmethod
-    def from_json(value: Any) -> Qdisc:
+    def from_json(value: Any) -> DeviceQdisc:
         """Return the qdisc that `as_json` wrote. Raises `ValueError` for anything else."""
         if not isinstance(value, dict) or set(value) != {"kind", "handle", "parent", "options"}:
             raise ValueError("a qdisc needs kind, handle, parent and options")
@@ -67,10 +67,10 @@ class Qdisc:
         if not isinstance(options, str):
             raise ValueError("the options of a qdisc are no text")
         bytes.fromhex(options)
-        return Qdisc(kind, value["handle"], value["parent"], options)
+        return DeviceQdisc(kind, value["handle"], value["parent"], options)
 
 
-def tree(ifindex: int) -> list[Qdisc]:
+def tree(ifindex: int) -> list[DeviceQdisc]:
     """Return the qdiscs of a device, parents first, without those of clsact and ingress.
 
     Raises `KernelError`.
@@ -78,7 +78,7 @@ def tree(ifindex: int) -> list[Qdisc]:
     return [qdisc for qdisc, _ in _qdiscs(ifindex)]
 
 
-def is_default(qdiscs: Sequence[Qdisc]) -> bool:
+def is_default(qdiscs: Sequence[DeviceQdisc]) -> bool:
     """Return True if the kernel chose these qdiscs: nobody gave one of them a number."""
     return all(qdisc.handle == 0 for qdisc in qdiscs)
 
@@ -124,7 +124,7 @@ def hindrance(ifindex: int) -> str | None:
     return None
 
 
-def restore(ifindex: int, qdiscs: Sequence[Qdisc] | None) -> None:
+def restore(ifindex: int, qdiscs: Sequence[DeviceQdisc] | None) -> None:
     """Give a device the qdiscs back that it had; None stands for the kernel's default.
 
     Raises
@@ -140,12 +140,12 @@ def restore(ifindex: int, qdiscs: Sequence[Qdisc] | None) -> None:
         raise KernelError(f"qdisc {qdiscs[0].kind}: the kernel did not restore all of its options")
 
 
-def _rehearse(qdiscs: Sequence[Qdisc]) -> list[Qdisc]:
+def _rehearse(qdiscs: Sequence[DeviceQdisc]) -> list[DeviceQdisc]:
     _put(LOOPBACK, qdiscs)
     return tree(LOOPBACK)
 
 
-def _put(ifindex: int, qdiscs: Sequence[Qdisc]) -> None:
+def _put(ifindex: int, qdiscs: Sequence[DeviceQdisc]) -> None:
     for qdisc in qdiscs:
         body = TRAFFIC.pack(0, ifindex, qdisc.handle, qdisc.parent, 0)
         body += _attribute(KIND, qdisc.kind.encode() + b"\0")
@@ -154,13 +154,13 @@ def _put(ifindex: int, qdiscs: Sequence[Qdisc]) -> None:
         _request(NEW_QDISC, CREATE | REPLACE, body, f"qdisc {qdisc.kind}")
 
 
-def _qdiscs(ifindex: int) -> list[tuple[Qdisc, dict[int, bytes]]]:
+def _qdiscs(ifindex: int) -> list[tuple[DeviceQdisc, dict[int, bytes]]]:
     qdiscs = []
     for handle, parent, attributes in _dump(GET_QDISC, ifindex):
         if parent == CLSACT:
             continue
         options = attributes.get(OPTIONS, b"").hex()
-        qdiscs.append((Qdisc(_text(attributes[KIND]), handle, parent, options), attributes))
+        qdiscs.append((DeviceQdisc(_text(attributes[KIND]), handle, parent, options), attributes))
     # The root is reported first, and a parent before its children.
     return qdiscs
 

@@ -1,21 +1,26 @@
-"""A network device as `ip`, `tc` and the kernel see it, and what of a law is on it."""
+"""A network device as the kernel reports it, and the law that is installed on it.
+
+A device may have been renamed or moved to another namespace since: it is found by its number, and
+by the law that the kernel has on it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.linux import device_qdiscs as qdiscs
-from forebay.linux import tcx
-from forebay.linux.device_qdiscs import Qdisc
-from forebay.linux.programs import PROGRAM_NAME, KernelError, answer, call
-from forebay.linux.records import is_device_name
+from forebay.linux import namespaces, records, tcx
+from forebay.linux.device_qdiscs import DeviceQdisc
+from forebay.linux.programs import CLASSIFIER, PROGRAM_NAME, KernelError, answer, call
+from forebay.linux.records import Attached, is_device_name
 from forebay.scenario import router
 
 #: Ours, so that nobody else's is taken for it.
@@ -86,13 +91,11 @@ class Installed:
 
     def has_program(self, program: int) -> bool:
         """Return True if this program is at the device's egress."""
-        return program in self.tcx or any(
-            egress_filter.program == program for egress_filter in self.filters
-        )
+        return program in self.tcx or program in [entry.program for entry in self.filters]
 
 
 def device(name: str, *, up: bool = True) -> Device:
-    """Raises `ScenarioError` for one that is missing, or down."""
+    """Return a device. Raises `ScenarioError` for one that is missing, or down."""
     try:
         if not is_device_name(name):
             raise KernelError("not a name of a device")
@@ -156,16 +159,8 @@ def filters(name: str, direction: str) -> list[Filter]:
             continue
         program = options.get("prog", {})
         handle = str(options.get("handle", options.get("fh", "")))
-        device_filters.append(
-            Filter(
-                entry["pref"],
-                entry["kind"],
-                handle,
-                entry["protocol"],
-                program.get("id", 0),
-                program.get("name", ""),
-            )
-        )
+        head = (entry["pref"], entry["kind"], handle, entry["protocol"])
+        device_filters.append(Filter(*head, program.get("id", 0), program.get("name", "")))
     return device_filters
 
 
@@ -188,7 +183,7 @@ def first_preference(name: str) -> int:
     ScenarioError
         If there is none: a filter has the first one.
     """
-    preferences = [egress_filter.preference for egress_filter in filters(name, "egress")]
+    preferences = [entry.preference for entry in filters(name, "egress")]
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
     if preference < 1:
         raise ScenarioError(
@@ -201,22 +196,16 @@ def first_preference(name: str) -> int:
 
 def law_programs(present: Installed) -> list[int]:
     """Return the programs on a device that are laws of Forebay, by their names."""
-    law_ids = [
-        egress_filter.program
-        for egress_filter in present.filters
-        if egress_filter.program_name == PROGRAM_NAME
-    ]
+    laws = [entry.program for entry in present.filters if entry.program_name == PROGRAM_NAME]
     for program in present.tcx:
-        try:
-            (named,) = [answer("bpftool", "-j", "prog", "show", "id", str(program))]
-        except KernelError:
-            continue
-        if named.get("name") == PROGRAM_NAME:
-            law_ids.append(program)
-    return law_ids
+        with suppress(KernelError):  # it has gone meanwhile
+            named = answer("bpftool", "-j", "prog", "show", "id", str(program))
+            if named.get("name") == PROGRAM_NAME:
+                laws.append(program)
+    return laws
 
 
-def qdiscs_before(target: Device) -> list[Qdisc] | None:
+def qdiscs_before(target: Device) -> list[DeviceQdisc] | None:
     """Return the qdiscs that `attach` replaces, to be restored; None for the kernel's default.
 
     Raises
@@ -234,11 +223,6 @@ def qdiscs_before(target: Device) -> list[Qdisc] | None:
         )
     before = qdiscs.tree(target.ifindex)
     return None if qdiscs.is_default(before) else before
-
-
-def restore(ifindex: int, before: Sequence[Qdisc] | None) -> None:
-    """Give a device the qdiscs back that it had. Raises `KernelError`."""
-    qdiscs.restore(ifindex, before)
 
 
 def rate_of(target: Device) -> int:
@@ -291,3 +275,171 @@ def quoted(name: str) -> str:
         for byte in os.fsencode(name)
     )
     return f"$'{escaped}'"
+
+
+#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
+ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
+INTERRUPTED = "attach was interrupted"
+
+
+def find_attached(device: str) -> Attached | None:
+    """Return what is attached to a device of this namespace; None where nothing is.
+
+    A device is found by its number, which a new name does not change, and by the law that the
+    kernel has on it, which goes with it into another namespace.
+    """
+    namespace = namespaces.cookie()
+    attached, _ = records.read()
+    ifindex = index(device)
+    if ifindex is not None:
+        present = installed(device, ifindex)
+        of_device = [record for record in attached if is_of(record, ifindex, present)]
+        # A device of another name may have had this number.
+        of_device.sort(key=lambda record: not is_there(record, present))
+        if of_device:
+            return of_device[0]
+    # Its device is gone, was moved, or has a new name while no other has the old one.
+    named = [
+        record for record in attached if record.namespace == namespace and record.device == device
+    ]
+    named = [record for record in named if ifindex is None or name_here(record) is None]
+    return named[0] if named else None
+
+
+def attached_to(device: str) -> Attached:
+    """Return what is attached to a device here. Raises `ScenarioError` where nothing is."""
+    attached = find_attached(device)
+    if attached is None:
+        raise no_law(device)
+    return attached
+
+
+def unrecorded() -> list[str]:
+    """Return the devices of this namespace that have a law of Forebay without a usable record.
+
+    The record of a command in a container with a `/run` of its own is there, for example.
+    """
+    attached, _ = records.read()
+    listed = answer("tc", "-j", "qdisc", "show")
+    signs = {
+        qdisc["dev"]
+        for qdisc in listed
+        if qdisc.get("handle") == HANDLE or qdisc["kind"] == "clsact"
+    }
+    names = []
+    for ifindex, name in socket.if_nameindex():
+        if name not in signs and not (tcx.offered() and tcx.attached(ifindex)):
+            continue
+        present = installed(name, ifindex)
+        if any(is_of(record, ifindex, present) for record in attached):
+            continue
+        if present.shaper or law_programs(present):
+            names.append(name)
+    return names
+
+
+def no_law(device: str) -> ScenarioError:
+    """Return the error of a device that has no law."""
+    attached, problems = records.read()
+    local_records = [record for record in attached if record.namespace == namespaces.cookie()]
+    names = sorted({shown(name_here(record) or record.device) for record in local_records})
+    damaged = "".join(f"; {problem}" for problem in problems)
+    return ScenarioError(
+        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
+        f"{', '.join(names) or 'none'}{damaged}"
+    )
+
+
+def state_of(attached: Attached) -> str:
+    """Return where a law is, as `forebay list` says it; empty for one that works here."""
+    name = name_here(attached)
+    if name is not None:
+        present = installed_here(name)
+        if is_there(attached, present):
+            return ""
+        rest = present.shaper or ("clsact" in attached.made and present.has_clsact)
+        return INTERRUPTED if rest else GONE
+    if attached.boot != records.boot():
+        return GONE
+    if attached.engine == CLASSIFIER:
+        if not tcx.exists(attached.program):
+            return GONE
+        return MOVED if attached.namespace == namespaces.cookie() else ELSEWHERE
+    if attached.namespace == namespaces.cookie():
+        return GONE
+    return ELSEWHERE if namespace_of(attached) is not None else GONE
+
+
+def name_here(attached: Attached) -> str | None:
+    """Return the present name of a law's device; None if it is not in this namespace."""
+    if attached.boot != records.boot():
+        return None
+    name = None
+    if attached.namespace == namespaces.cookie():
+        name = name_of(attached.ifindex)
+    return name_with(attached.program) or name
+
+
+def name_with(program: int) -> str | None:
+    """Return the device of this namespace that has a program by tcx; None without one.
+
+    A device takes what tcx runs along into another namespace; its qdiscs and filters end there.
+    """
+    if not program or not tcx.offered():
+        return None
+    for ifindex, name in socket.if_nameindex():
+        with suppress(KernelError):  # the device has gone meanwhile
+            if program in tcx.attached(ifindex):
+                return name
+    return None
+
+
+def installed_here(name: str) -> Installed:
+    """Return what of laws there is on a device. Raises `KernelError` where it is gone."""
+    ifindex = index(name)
+    if ifindex is None:
+        raise KernelError(f"{name} has gone meanwhile")
+    return installed(name, ifindex)
+
+
+def present_name(attached: Attached) -> str | None:
+    """Return the present name of the device in this namespace that has a law; None without it."""
+    name = name_here(attached)
+    if name is None:
+        return None
+    present = installed_here(name)
+    return name if is_there(attached, present) else None
+
+
+def programs_before(attached: Attached, name: str, ifindex: int) -> int:
+    """Return how many programs and filters of others run before a law. Raises `KernelError`."""
+    present = installed(name, ifindex)
+    if attached.program in present.tcx:
+        return present.tcx.index(attached.program)
+    laws = [entry for entry in present.filters if entry.program == attached.program]
+    before = [entry for entry in present.filters if laws and entry.preference < laws[0].preference]
+    return len(present.tcx) + len(before)
+
+
+def is_of(attached: Attached, ifindex: int, present: Installed) -> bool:
+    """Return True if a record is of this device of this namespace."""
+    if attached.boot != records.boot():
+        return False
+    same = attached.ifindex == ifindex and attached.namespace == namespaces.cookie()
+    return same or bool(attached.program and present.has_program(attached.program))
+
+
+def is_there(attached: Attached, present: Installed) -> bool:
+    """Return True if the kernel has the law on this device."""
+    if attached.engine == CLASSIFIER:
+        return present.has_program(attached.program)
+    return present.shaper
+
+
+def namespace_of(attached: Attached) -> Path | None:
+    """Return a file of the namespace in which a law was attached; None if there is no more."""
+    for path in namespaces.reachable():
+        with suppress(OSError):
+            if namespaces.inside(path, namespaces.cookie) == attached.namespace:
+                return path
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,29 +14,16 @@ from pathlib import Path
 import forebay._native as _native
 from forebay._base import words
 from forebay._native import ScenarioError
-from forebay.linux import congestion
+from forebay.linux import link_outcome
+from forebay.linux.link_outcome import Outcome
 from forebay.linux.link_process import LinkError, run
 from forebay.linux.link_settings import need, settings
 
-#: How long one link may take to come up and end.
+#: Longest time for one link to come up and end.
 PATIENCE_S = 20.0
 USER_NAMESPACE = Path("/proc/self/ns/user")
 #: Time between two looks at a queue, and time of all looks.
 LOOK_EVERY_S, LOOK_S = 0.005, 2.0
-
-
-@dataclass(frozen=True)
-class Capability:
-    """One thing that was tried."""
-
-    name: str
-    #: "yes", "no", or "partly"
-    verdict: str
-    found: str
-    #: What to do; empty where all is well.
-    advice: str = ""
-
-
 #: Sends 1000 datagrams a second for a second.
 BLAST = """
 import socket, time
@@ -44,94 +32,106 @@ for _ in range(1000):
     out.sendto(bytes(972), ("198.18.0.2", 9000))
     time.sleep(0.001)
 """
+#: Asks for a real-time priority.
+PRIORITY = (
+    "import os; os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, "
+    "os.sched_param(10))"
+)
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One thing that was tried."""
+
+    name: str
+    #: "yes", "no", or "partly".
+    verdict: str
+    found: str
+    #: What to do; empty where nothing is to be done.
+    advice: str = ""
 
 
 def findings() -> Iterator[Capability]:
-    """Tries everything, one after the other. Raises `ScenarioError` elsewhere than on Linux."""
+    """Try everything, one after the other. Raises `ScenarioError` elsewhere than on Linux."""
     need()
-    tun = _tried("A link over TUN", lambda name: _link(name, "tun"))
-    packets = _tried("A link over packet sockets", lambda name: _link(name, "packets"))
+    tun = _attempt("A link over TUN", lambda name: _device(name, "tun"))
+    packets = _attempt("A link over packet sockets", lambda name: _device(name, "packets"))
     yield tun
     yield packets
-    yield _tried("Network namespaces", lambda name: _namespaces(name, [tun, packets]))
-    works = next((f.name for f in (tun, packets) if f.verdict == "yes"), None)
-    if works is not None:
-        yield _tried("IPv6", _ipv6)
-        yield _tried("Timing", _timing)
-        yield _tried("Offloads (above 1 Gbit/s)", _super_packets)
+    yield _attempt("Network namespaces", lambda name: _namespaces(name, [tun, packets]))
+    if "yes" in (tun.verdict, packets.verdict):
+        yield _attempt("IPv6", _ipv6)
+        yield _attempt("Timing", _timing)
+        yield _attempt("Offloads (above 1 Gbit/s)", _super_packets)
     yield _priority()
     yield _cores()
     yield _congestion_control()
     yield _iperf3()
 
 
-def _tried(name: str, find: Callable[[str], Capability]) -> Capability:
-    """What comes of links; "no" where the machine refuses one, or is too busy for it."""
+def _attempt(name: str, find: Callable[[str], Capability]) -> Capability:
+    """Try links; "no" where the machine refuses one, or is too busy for it."""
     try:
         return find(name)
     except LinkError as error:
-        found, _, advice = str(error).partition("; ")
+        reason, _, advice = str(error).partition("; ")
         # This is the doctor.
-        return Capability(name, "no", found, advice.removesuffix("; `forebay doctor` says more"))
+        return Capability(name, "no", reason, advice.removesuffix("; `forebay doctor` says more"))
     except subprocess.TimeoutExpired:
         return Capability(name, "no", f"a link has not ended after {PATIENCE_S:g} s", _busy())
 
 
-def _link(name: str, device: str) -> Capability:
-    run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
+def _link(*command: str, rate: str = "10Mbit/s", **options: object) -> Outcome:
+    return run(settings(rate, **options), command, timeout_s=PATIENCE_S)
+
+
+def _device(name: str, device: str) -> Capability:
+    _link("true", device=device)
     return Capability(name, "yes", "up and down again")
 
 
 def _namespaces(name: str, links: list[Capability]) -> Capability:
     if not any(link.verdict == "yes" for link in links):
         return Capability(name, "no", links[0].found, links[0].advice)
-    same = ["sh", "-c", f"test $(readlink {USER_NAMESPACE}) = '{USER_NAMESPACE.readlink()}'"]
-    root = run(settings("10Mbit/s"), same, timeout_s=PATIENCE_S).status == 0
+    same = f"test $(readlink {USER_NAMESPACE}) = '{USER_NAMESPACE.readlink()}'"
+    root = _link("sh", "-c", same).status == 0
     return Capability(name, "yes", "as root" if root else "in a user namespace, no root needed")
 
 
 def _ipv6(name: str) -> Capability:
-    test = ["sh", "-c", 'test -n "$FOREBAY_SERVER6"']
-    if run(settings("10Mbit/s"), test, timeout_s=PATIENCE_S).status == 0:
+    if _link("sh", "-c", 'test -n "$FOREBAY_SERVER6"').status == 0:
         return Capability(name, "yes", "on the link")
-    return Capability(
-        name,
-        "no",
-        "the kernel gives the link no IPv6 address",
-        "`sysctl net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6",
-    )
+    advice = "`sysctl net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6"
+    return Capability(name, "no", "the kernel gives the link no IPv6 address", advice)
 
 
 def _timing(name: str) -> Capability:
-    outcome = run(settings("15Mbit/s", "1ms"), [sys.executable, "-c", BLAST], timeout_s=PATIENCE_S)
+    outcome = _link(sys.executable, "-c", BLAST, rate="15Mbit/s", delay="1ms")
     late = outcome.lateness
-    median, p99, p999 = (words.short_time(it) for it in (late.p50_s, late.p99_s, late.p999_s))
-    found = f"packets leave {median} late in the median, {p99} at 99 %, {p999} at 99.9 %"
+    times = (words.short_time(seconds) for seconds in (late.p50_s, late.p99_s, late.p999_s))
+    text = "packets leave {} late in the median, {} at 99 %, {} at 99.9 %".format(*times)
     if not outcome.void and late.p99_s < 100e-6:
-        return Capability(name, "yes", found)
-    return Capability(name, "no" if outcome.void else "partly", found, _busy())
+        return Capability(name, "yes", text)
+    return Capability(name, "no" if outcome.void else "partly", text, _busy())
 
 
 def _busy() -> str:
-    load = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
+    load = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable_cores()} cores"
     return f"let nothing else run: {load}"
 
 
 def _super_packets(name: str) -> Capability:
-    run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
+    _link("true", device="tun", super_packets=True)
     return Capability(name, "yes", "TUN hands over super-packets")
 
 
 def _priority() -> Capability:
-    program = (
-        "import os; os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, "
-        "os.sched_param(10))"
-    )
-    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    if tried.returncode == 0:
-        return Capability("Real-time priority", "yes", "SCHED_FIFO, up to 90 % of a core")
+    name = "Real-time priority"
+    done = subprocess.run([sys.executable, "-c", PRIORITY], capture_output=True, check=False)
+    if done.returncode == 0:
+        return Capability(name, "yes", "SCHED_FIFO, up to 90 % of a core")
     return Capability(
-        "Real-time priority",
+        name,
         "partly",
         "SCHED_FIFO is not allowed; links run without it, and are late when the machine is busy",
         "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, `USER - rtprio 10` in "
@@ -140,29 +140,29 @@ def _priority() -> Capability:
 
 
 def _cores() -> Capability:
-    found = f"{_usable()}, load {os.getloadavg()[0]:.1f}"
-    if _usable() >= 2:
-        return Capability("Processor cores", "yes", found)
+    name, text = "Processor cores", f"{_usable_cores()}, load {os.getloadavg()[0]:.1f}"
+    if _usable_cores() >= 2:
+        return Capability(name, "yes", text)
     advice = "give it a second core: the link and its traffic share this one"
-    return Capability("Processor cores", "partly", found, advice)
+    return Capability(name, "partly", text, advice)
 
 
-def _usable() -> int:
+def _usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
 def _congestion_control() -> Capability:
     available = _available()
-    default = congestion.default()
+    default = link_outcome.default_congestion_control()
     name = "TCP congestion control"
-    found = f"{available}; {default} unless a program asks for another"
-    if not set(congestion.FOLLOW) <= set(available.split()):
+    text = f"{available}; {default} unless a program asks for another"
+    if not set(link_outcome.RESPONSIVE) <= set(available.split()):
         advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
-    elif warning := congestion.warning(default):
+    elif warning := link_outcome.congestion_warning(default):
         advice = f"{warning}: `iperf3 -C cubic`"
     else:
-        return Capability(name, "yes", found)
-    return Capability(name, "partly", found, advice)
+        return Capability(name, "yes", text)
+    return Capability(name, "partly", text, advice)
 
 
 def _available() -> str:
@@ -173,16 +173,13 @@ def _available() -> str:
 
 
 def _iperf3() -> Capability:
-    found = subprocess.run(
-        ["sh", "-c", "command -v iperf3"], capture_output=True, text=True, check=False
-    )
-    if found.returncode == 0:
-        return Capability("iperf3", "yes", found.stdout.strip())
+    if path := shutil.which("iperf3"):
+        return Capability("iperf3", "yes", path)
     return Capability("iperf3", "partly", "not here; the tests use it", "`apt-get install iperf3`")
 
 
 def queue(device: str) -> Capability:
-    """Looks for two seconds whether packets wait at a device.
+    """Watch for two seconds whether packets wait at a device.
 
     Raises `ScenarioError` where there is no such device.
     """
@@ -191,8 +188,8 @@ def queue(device: str) -> Capability:
     try:
         first = _native.link_queue(device)
     except OSError as error:
-        known = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
-        raise ScenarioError(f'doctor: device: found "{device}", allowed: {known}') from error
+        devices = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
+        raise ScenarioError(f'doctor: device: found "{device}", allowed: {devices}') from error
     if first is None or first["kind"] == "noqueue":
         return Capability(
             name,
@@ -211,16 +208,16 @@ def queue(device: str) -> Capability:
     rate_mbps = 8e-6 * (now["sent_bytes"] - first["sent_bytes"]) / span_s
     waiting = sum(count > 0 for count in packets) / len(packets)
     mean = sum(packets) / len(packets)
-    found = (
+    text = (
         f"{first['kind']}: packets waited {100 * waiting:.0f} % of the time, {mean:.1f} on "
         f"average, at {rate_mbps:.3g} Mbit/s; {now['drops'] - first['drops']} drops"
     )
     if waiting > 0.5:
-        return Capability(name, "yes", found)
+        return Capability(name, "yes", text)
     return Capability(
         name,
         "no" if waiting < 0.05 else "partly",
-        found,
+        text,
         "start the traffic, then look again; if nothing waits under load, a slower link follows, "
         "or the sender's TCP holds back (small queues, pacing)",
     )

@@ -1,7 +1,9 @@
-"""The process of a link: `python -m forebay.linux.emulator_process REQUEST OUTCOME STOP READY`.
+"""The programs that run in a link's namespaces; they load quickly, and have one thread.
 
-All are open files: what is asked for, what came of it, a socket whose end ends the link, and a
-pipe for what is needed to enter its namespaces.
+`python -m forebay.linux.emulator_process run REQUEST OUTCOME STOP READY` is the process of a link.
+All are open files: what is asked for, what came of it, a socket whose end ends the link, and a pipe
+for what is needed to enter its namespaces. `… enter NET USER COMMAND…` becomes a program in one of
+them.
 """
 
 from __future__ import annotations
@@ -16,73 +18,88 @@ from pathlib import Path
 
 import forebay._native as _native
 
-#: Longest time for killed programs to end; less than `process.PATIENCE_S`.
+#: Longest time for killed programs to end; less than `link_process.PATIENCE_S`.
 GONE_WITHIN_S = 5.0
 
 
 def main() -> None:
-    wanted, found, stop, ready = map(int, sys.argv[1:])
-    for fd in (wanted, found, stop, ready):
-        os.set_inheritable(fd, False)
+    """Run "run …" or "enter …"."""
+    verb, *arguments = sys.argv[1:]
+    if verb == "run":
+        run(*map(int, arguments))
+    else:
+        enter(*arguments)
+
+
+def run(request_file: int, outcome_file: int, stop: int, ready_pipe: int) -> None:
+    """Run a link until its command, or the other end of `stop`, ends."""
+    for file in (request_file, outcome_file, stop, ready_pipe):
+        os.set_inheritable(file, False)
     # A terminal's Ctrl-C is for the command, and for the program that started this one. The link
     # takes no notice of it where there is a command; where there is none, this has no terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with os.fdopen(wanted, "rb") as asked:
-        request = pickle.load(asked)
-
+    with os.fdopen(request_file, "rb") as stream:
+        request = pickle.load(stream)
     networks: list[int] = []
 
-    def tell(up: _native.LinkReady) -> None:
+    def report(up: _native.LinkReady) -> None:
         # As long as they are open, their numbers are no other namespaces'.
         networks.extend(os.open(path, os.O_RDONLY) for path in up.networks)
-        with os.fdopen(ready, "wb") as pipe:
+        with os.fdopen(ready_pipe, "wb") as pipe:
             pickle.dump(up, pipe)
 
     answer: tuple[str, object]
     try:
-        observed = _native.link_run(
-            request["settings"],
-            command=request["command"],
-            server=request["server"],
-            stop=stop,
-            ready=tell,
-            **request["more"],
-        )
-        answer = ("outcome", observed)
+        answer = ("outcome", _native.link_run(**request, stop=stop, ready=report))
     except _native.ScenarioError as error:
         answer = ("wrong", str(error))
     except OSError as error:
         answer = ("refused", str(error))
     finally:
         kill_all(networks)
-    with os.fdopen(found, "wb") as outcome:
+    with os.fdopen(outcome_file, "wb") as outcome:
         pickle.dump(answer, outcome)
 
 
 def kill_all(networks: list[int]) -> None:
-    """Kills what others have started in these namespaces.
+    """Kill the processes that others have started in these namespaces.
 
-    It is done here, as the program that started it may have died; and by namespace, as a daemon
+    It is done here, as the program that started them may have died; and by namespace, as a daemon
     has left its parent and its session.
     """
-    ours = {(found.st_dev, found.st_ino) for found in map(os.fstat, networks)}
+    ours = {(status.st_dev, status.st_ino) for status in map(os.fstat, networks)}
     deadline_s = time.monotonic() + GONE_WITHIN_S
     # Again, until nobody is left who could have forked meanwhile.
     while time.monotonic() < deadline_s:
-        some = False
+        killed = False
         for entry in Path("/proc").iterdir():
             # One that has ended, or is another user's.
             with contextlib.suppress(OSError):
                 # This process itself may have been left in one of them.
                 if not entry.name.isdigit() or int(entry.name) == os.getpid():
                     continue
-                found = (entry / "ns" / "net").stat()
-                if (found.st_dev, found.st_ino) in ours:
-                    some = True
+                status = (entry / "ns" / "net").stat()
+                if (status.st_dev, status.st_ino) in ours:
+                    killed = True
                     os.kill(int(entry.name), signal.SIGKILL)
-        if not some:
+        if not killed:
             return
         time.sleep(0.001)
+
+
+def enter(network: str, user: str, *command: str) -> None:
+    """Become a program in a network namespace."""
+    try:
+        before = Path(network).stat()
+        _native.link_enter(network, user or None)
+        # A link that ends kills what is in its namespaces, after its paths have gone: what
+        # comes in too late ends by itself.
+        if not os.path.samestat(Path(network).stat(), before):
+            raise OSError("the link has ended")
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"forebay link: {command[0]}: {error}", file=sys.stderr)
+        sys.exit(127)
 
 
 if __name__ == "__main__":

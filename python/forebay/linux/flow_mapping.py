@@ -1,4 +1,4 @@
-"""A scenario as links and real flows, or one line that says why it cannot be."""
+"""The links and real flows of a scenario, or a one-line reason why it has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.linux import Settings, settings, transfers
+from forebay.linux import Settings, transfers
+from forebay.linux.link_settings import settings
 from forebay.linux.transfers import Mice, Source, Web
 from forebay.scenario import names
 
@@ -79,19 +80,27 @@ class Program:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One law at one point, as a link and flows; index and number are those of the point and the
-    law in the experiment."""
+    """A link and flows for one law at one point.
+
+    Attributes
+    ----------
+    index, number : int
+        Indices of the point and of the law in the experiment.
+    starts_s : callable
+        Start times of the flows of a traffic, by its index, in a run with a seed: those of the
+        simulator.
+    folder : Path
+        Folder of the scenario, where programs run.
+    keeps_packets : bool
+        True if the packets of the bottleneck are kept.
+    """
 
     index: int
     number: int
     point: PointInfo
     law: LawInfo
-    #: The times at which the flows of a traffic, by its index, start in a run with a seed: those
-    #: of the simulator.
     starts_s: Callable[[int, int], Sequence[float]]
-    #: Of the scenario, where programs run.
     folder: Path = Path()
-    #: The packets of the bottleneck are to be kept.
     keeps_packets: bool = False
 
     def flows(self, seed: int) -> list[Flow]:
@@ -148,28 +157,29 @@ class LinkPlan:
         ]
 
     def apart(self) -> tuple[int, list[int], list[tuple[int, int]]] | None:
-        """How the link tells traffic apart: how many there are, that of each of `programs`, and
-        that of flows to a port. None where it does not."""
+        """Return how the link distinguishes traffic; None where it does not.
+
+        Returns
+        -------
+        (int, list of int, list of (int, int)) or None
+            The number of traffics, the traffic of each of `programs`, and ports with the traffic
+            of the flows to them.
+        """
         traffic = self.point.traffic
         if len(traffic) > MOST_APART:
             return None
-        long = [
-            n for n, entry in enumerate(traffic) if entry.kind == "ftp" for _ in range(entry.flows)
-        ]
+
+        def each(kind: str) -> list[int]:
+            return [n for n, t in enumerate(traffic) if t.kind == kind for _ in range(t.flows)]
+
         ports = [
-            *((PORT + flow, n) for flow, n in enumerate(long)),
+            *((PORT + flow, n) for flow, n in enumerate(each("ftp"))),
             *((TRANSFERS_PORT - source, n) for source, n in enumerate(self.short_traffic)),
         ]
-        programs = [
-            n
-            for n, entry in enumerate(traffic)
-            if entry.kind == "program"
-            for _ in range(entry.flows)
-        ]
-        return len(traffic), programs, ports
+        return len(traffic), each("program"), ports
 
     def settings(self, seed: int, void_lateness: str, void_rate: str) -> Settings:
-        """The link; `seed` is of the law's draws."""
+        """Return the settings of the link; `seed` is that of the law's random numbers."""
         start, end = (LEAD_S + time_s for time_s in self.point.measure_s)
         bottleneck, traffic, law = self.point.links[0], self.point.traffic[0], self.law
         assert law.kind is not None
@@ -196,8 +206,10 @@ class LinkPlan:
         )
 
     def server(self) -> str | None:
-        """An iperf3 server for each long flow, and one for all short transfers, for the shell;
-        None where there are programs alone."""
+        """Return a line for the shell that starts the servers; None where there are only programs.
+
+        They are an iperf3 server for each long flow, and one for all short transfers.
+        """
         if not self.long_flows and not self.short_traffic:
             return None
         last = PORT + self.long_flows - 1
@@ -250,17 +262,17 @@ class LinkPlan:
         return ["sh", "-c", "\n".join(lines)]
 
     def _ecn(self) -> bool:
-        """Whether the senders of its own ask for ECN."""
-        return any(ECN[one.ecn] for one in self.point.traffic if one.kind != "program")
+        """Return True if the senders of the link itself ask for ECN."""
+        return any(ECN[traffic.ecn] for traffic in self.point.traffic if traffic.kind != "program")
 
 
 def _transfers(*arguments: object) -> str:
-    """The program of short transfers, for the shell."""
+    """Return the command of the program of short transfers, for the shell."""
     return shlex.join([sys.executable, "-m", transfers.__name__, *map(str, arguments)])
 
 
 def link_plans(experiment: Planned) -> list[LinkPlan]:
-    """A link for every law at every point.
+    """Return a link for every law at every point.
 
     Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.
     """
@@ -271,20 +283,23 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
         for i, law in enumerate(point.laws):
             refused = _refused(point, law)
             if refused is not None:
-                key, found, allowed = refused
+                key, value, allowed = refused
                 raise ScenarioError(
-                    f"{experiment.path}: {key}: found {found}, allowed for real flows: {allowed}"
+                    f"{experiment.path}: {key}: found {value}, allowed for real flows: {allowed}"
                 )
             starts_s = partial(experiment.plan.starts_s, p)
             plans.append(LinkPlan(p, i, point, law, starts_s, folder, keeps_packets))
     return plans
 
 
-def _refused(point: PointInfo, law: LawInfo) -> tuple[str, object, str] | None:
-    """What real flows over one link cannot do: key, what was found, what is allowed."""
-    bottleneck, *others = point.links
-    if others:
-        return "link", f"{len(others)} more", "the bottleneck alone"
+#: What real flows over one link cannot do: its key, its value, and what they can.
+Refusal = tuple[str, object, str]
+
+
+def _refused(point: PointInfo, law: LawInfo) -> Refusal | None:
+    bottleneck, traffic = point.links[0], point.traffic
+    if len(point.links) > 1:
+        return "link", f"{len(point.links) - 1} more", "the bottleneck alone"
     if bottleneck.trace is not None:
         mean = quantities.rate(bottleneck.trace[0])
         return "bottleneck.rate_trace", mean, "a constant rate"
@@ -292,38 +307,38 @@ def _refused(point: PointInfo, law: LawInfo) -> tuple[str, object, str] | None:
         return "at", f"{len(point.changes)} changes", "none"
     if law.kind is None:
         return "law", law.label, "a law of `forebay laws`"
-    if not point.traffic:
+    if not traffic:
         return "traffic", "none", ", ".join(KINDS)
-    for n, traffic in enumerate(point.traffic):
-        refused = _refused_traffic(traffic, bottleneck.rate_bps)
+    for n, entry in enumerate(traffic):
+        refused = _refused_traffic(entry, bottleneck.rate_bps)
         if refused is not None:
-            key, found, allowed = refused
-            return f"traffic.{n}.{key}", found, allowed
-    programs = sum(one.flows for one in point.traffic if one.kind == "program")
+            key, value, allowed = refused
+            return f"traffic.{n}.{key}", value, allowed
+    programs = sum(entry.flows for entry in traffic if entry.kind == "program")
     if programs > MOST_PROGRAMS:
         return "traffic.flows", f"{programs} programs", f"at most {MOST_PROGRAMS} in all"
-    own = [one for one in point.traffic if one.kind != "program"]
-    for key, found in [
-        ("rtt", [quantities.time(rtt_s) for one in point.traffic for rtt_s in one.rtts_s]),
-        ("packet", [quantities.size(one.packet_bytes) for one in point.traffic]),
-        ("ecn", [quantities.plain(ECN[one.ecn]) for one in own]),
+    own = [entry for entry in traffic if entry.kind != "program"]
+    for key, values in [
+        ("rtt", [quantities.time(rtt_s) for entry in traffic for rtt_s in entry.rtts_s]),
+        ("packet", [quantities.size(entry.packet_bytes) for entry in traffic]),
+        ("ecn", [quantities.plain(ECN[entry.ecn]) for entry in own]),
     ]:
-        if len(set(found)) > 1:
-            return key, ", ".join(dict.fromkeys(found)), "the same for all"
-    if point.traffic[0].packet_bytes < LEAST_PACKET_BYTES:
-        size = quantities.size(point.traffic[0].packet_bytes)
+        if len(set(values)) > 1:
+            return key, ", ".join(dict.fromkeys(values)), "the same for all"
+    if traffic[0].packet_bytes < LEAST_PACKET_BYTES:
+        size = quantities.size(traffic[0].packet_bytes)
         return "packet", size, f"at least {LEAST_PACKET_BYTES}B, the least packet of IPv6"
     return None
 
 
-def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> tuple[str, object, str] | None:
+def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> Refusal | None:
     if traffic.kind not in KINDS:
         return "kind", traffic.kind, ", ".join(KINDS)
     program = traffic.kind == "program"
     if not program and traffic.tcp not in CONGESTION_CONTROL:
         return "tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL)
     if not program and traffic.stop_s is not None:
-        stops = " to ".join(quantities.time(one) for one in dict.fromkeys(traffic.stop_s))
+        stops = " to ".join(map(quantities.time, dict.fromkeys(traffic.stop_s)))
         return "stop", stops, "none"
     if traffic.access_bps < ACCESS_RATIO * rate_bps:
         limits = f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit"

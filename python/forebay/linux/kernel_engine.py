@@ -1,27 +1,371 @@
-"""The real Linux kernel, in guests whose time is virtual: its senders, its queues, and ours."""
+"""The real Linux kernel as an engine, in guests whose time is virtual: its senders, its queues,
+and ours.
+
+A run is a guest of its own: a process that needs no rights, is watched, and ends with the one that
+started it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebay._native import Fault, guest_check
-from forebay.experiment.engines import KERNEL, Keep, file_name, runs_programs
-from forebay.linux import installed_guests as guests
-from forebay.linux.guest_run import GuestError, GuestRun, tidy
+from forebay._base import temporary
+from forebay._base.temporary import own_prefix
+from forebay._native import Fault, guest_check, guest_orders, guest_run
+from forebay.experiment import engines
+from forebay.experiment.engines import KERNEL, Ended, Keep, file_name, runs_programs
+from forebay.linux import guests
 from forebay.scenario import names
 
 if TYPE_CHECKING:
-    from forebay._native import Run
+    from forebay._native import Plan, Run
     from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
+    from forebay.linux.guests import Guest
+
+#: A guest that waited for so much of an interval for its processor goes to the next one.
+MOST_WAITING = 0.25
+INTERVAL_S = 0.5
+#: A file system in memory, where there is one: guests write packets there.
+MEMORY = Path("/dev/shm")
+#: What there must be free of it: the memory that a guest touches, and its rows.
+LEAST_FREE_BYTES = 256 << 20
+#: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
+#: command line, too, which is the same for every run so.
+HERE = "/proc/self/cwd"
+#: The packets of the bottleneck, where they were asked for.
+CAPTURE = "bottleneck.pcapng"
+#: Memory of a guest. What it does not use is not taken from the machine.
+MEMORY_MB = 1024
+#: Start of every run in the guest's own time: 2026-01-01.
+START_NS = 1_767_225_600 * 10**9
+#: Time between two looks at a guest.
+POLL_S = 0.05
+#: CPU time without a step of the guest's clock, after which it is given up.
+STILL_S = 60.0
+#: Lines of a guest's console that a failure shows.
+LAST_LINES = 6
+#: The guest's kernel and its arguments, but for the kernel itself. The process ends with the thread
+#: that waits for it, however that ends.
+SUPERVISED = ["setpriv", "--pdeathsig", "KILL"]
+ARGUMENTS = [
+    f"mem={MEMORY_MB}M",
+    *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={HERE}/init"),
+    *("con=null", "con0=null,fd:1", "ssl=null", "quiet", "seccomp=auto"),
+    # A processor without limits: time passes only while nothing is to be done.
+    *("time-travel=inf-cpu", f"time-travel-start={START_NS}"),
+    *("umid=guest", f"uml_dir={HERE}/"),
+    *(f"FOREBAY_RUN={HERE}", f"FOREBAY_TOOLS={HERE}/tools/."),
+]
+
+#: Guests of this process by processor.
+_taken: Counter[int] = Counter()
+_lock = threading.Lock()
+
+
+class GuestError(RuntimeError):
+    """A guest that failed, in one line."""
+
+
+# --- the processor of a guest -------------------------------------------------------------------
+
+
+class Placement:
+    """The processor of a guest that runs.
+
+    It is one, for a system call of a guest's programs is two switches of tasks, and between
+    processors each costs several times as much.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        # Other processes of ours begin elsewhere.
+        usable = sorted(os.sched_getaffinity(0))
+        turn = os.getpid() % len(usable)
+        self._processors = usable[turn:] + usable[:turn]
+        with _lock:
+            self._processor = min(self._processors, key=lambda processor: _taken[processor])
+            _taken[self._processor] += 1
+        self._seen_s, self._waited_s = 0.0, 0.0
+        self._bind()
+
+    def watch(self, now_s: float) -> None:
+        """Move the guest where others use its processor, too; call it now and then."""
+        if now_s - self._seen_s < INTERVAL_S:
+            return
+        waited_s = self._waiting_s()
+        waiting = (waited_s - self._waited_s) / (now_s - self._seen_s)
+        first = self._seen_s == 0.0
+        self._seen_s, self._waited_s = now_s, waited_s
+        if first or waiting < MOST_WAITING or len(self._processors) == 1:
+            return
+        place = self._processors.index(self._processor)
+        with _lock:
+            _taken[self._processor] -= 1
+            self._processor = self._processors[(place + 1) % len(self._processors)]
+            _taken[self._processor] += 1
+        self._bind()
+
+    def end(self) -> None:
+        """Release the processor."""
+        with _lock:
+            _taken[self._processor] -= 1
+
+    def _bind(self) -> None:
+        for pid in (self._pid, *_children(self._pid)):
+            # One that has ended, or a machine that allows nobody to choose.
+            with suppress(OSError):
+                os.sched_setaffinity(pid, {self._processor})
+
+    def _waiting_s(self) -> float:
+        """Return the time that the guest has waited for a processor since it began.
+
+        See Documentation/scheduler/sched-stats.rst.
+        """
+        try:
+            return int(Path(f"/proc/{self._pid}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes below a guest's own: its programs, while they run (proc(5))."""
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except (OSError, ValueError):
+        return []
+
+
+def _cpu_s(pid: int) -> float:
+    """Return user and system time of a guest that runs (proc(5)).
+
+    That is of its kernel, of programs that have ended, and of those that run, which are processes
+    below it.
+    """
+    programs = sum(_ticks(Path(f"/proc/{child}"), 2) for child in _children(pid))
+    return (_ticks(Path(f"/proc/{pid}"), 4) + programs) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: Path, times: int) -> int:
+    """Return the first two times of a process, or four with those of its ended children."""
+    try:
+        columns = (process / "stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, columns[11 : 11 + times]))
+    except (OSError, ValueError):
+        return 0
+
+
+# --- one run ------------------------------------------------------------------------------------
+
+
+def tidy() -> None:
+    """Remove folders of processes that were killed."""
+    temporary.tidy([MEMORY])
+
+
+def _memory() -> Path:
+    """Return where the folder of a new run goes."""
+    usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
+    # A container often has little of it.
+    if usable and shutil.disk_usage(MEMORY).free >= LEAST_FREE_BYTES:
+        return MEMORY
+    return Path(tempfile.gettempdir())
+
+
+@dataclass
+class GuestRun:
+    """A run of a plan: `execute` runs it, and `cancel` ends it from another thread."""
+
+    plan: Plan
+    key: Key
+    guest: Guest
+    #: True to keep the samples.
+    samples: bool
+    #: Folder of the scenario, where programs run.
+    scenario: Path
+    #: Name of the run's files, and where they go; None where it leaves none.
+    name: str = ""
+    keep: Keep | None = None
+    #: True for a queue of ours, also where the kernel has the law.
+    ours: bool = False
+    cancelled: bool = False
+    #: What a reader must know of the run.
+    remarks: list[str] = field(default_factory=list)
+    #: The files that the run has left.
+    extras: Extras | None = None
+    _folder: Path | None = None
+    _process: subprocess.Popen[bytes] | None = None
+    #: As wait4(2) has it.
+    _status: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def execute(self) -> Run:
+        """Run the guest to its end. Raises `GuestError`."""
+        folder = Path(tempfile.mkdtemp(prefix=own_prefix(), dir=_memory()))
+        try:
+            return self._execute(folder)
+        finally:
+            self._folder = None
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _execute(self, folder: Path) -> Run:
+        several_calls, scenario = self.guest.several_calls, str(self.scenario)
+        orders, kernels, files = guest_orders(
+            self.plan, *self.key, ours=self.ours, several_calls=several_calls, folder=scenario
+        )
+        (folder / "orders.json").write_text(orders)
+        for number, contents in enumerate(files):
+            (folder / str(number)).write_bytes(contents)
+        with (folder / "console").open("wb") as console:
+            user_cpu_s = self._run(folder, console.fileno())
+        if self.cancelled:
+            raise GuestError("was cancelled")
+        try:
+            run, outcome = guest_run(
+                self.plan, *self.key, folder, user_cpu_s, kernels=kernels, samples=self.samples
+            )
+        except RuntimeError as error:
+            raise GuestError(f"{error}{self._cause(folder)}{_last_lines(folder)}") from error
+        programs = [
+            Ended(
+                *(program["traffic"], program["end"], program["command"], program["status"]),
+                folder / f"program-{number}",
+                program["output"],
+            )
+            for number, program in enumerate(json.loads(outcome)["programs"])
+        ]
+        if self.keep is not None:
+            self.extras = engines.taken(self.keep, self.name, programs, folder / CAPTURE)
+        for program in programs:
+            # A client that is not there has made no traffic to speak of: its last words are why.
+            if program.is_no_program:
+                raise GuestError(program.failed)
+            if program.failed:
+                self.remarks.append(program.failed)
+        return run
+
+    def _cause(self, folder: Path) -> str:
+        """Return what ended a guest that did not come to its end, as far as it is known."""
+        cause = ""
+        if self._status and os.WIFSIGNALED(self._status):
+            cause = f"; it was ended by {signal.Signals(os.WTERMSIG(self._status)).name}"
+        free = shutil.disk_usage(folder).free
+        if free < LEAST_FREE_BYTES:
+            cause += (
+                f"; {folder.parent} has {free >> 20} MiB free, and a guest takes up to "
+                f"{LEAST_FREE_BYTES >> 20} MiB"
+            )
+        return cause
+
+    def _run(self, folder: Path, console: int) -> float:
+        """Run the guest's process, and return its CPU time."""
+        (folder / "init").symlink_to(guests.PROGRAM)
+        (folder / "tools").symlink_to(self.guest.tools)
+        with self._lock:
+            if self.cancelled:
+                return 0.0
+            self._folder = folder
+            self._process = subprocess.Popen(
+                [*SUPERVISED, str(self.guest.kernel), *ARGUMENTS],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={
+                    "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+                    "HOME": "/",
+                    "TMPDIR": str(folder),
+                    # The kernel's random numbers (arch/um, os_getrandom) come from the seed alone.
+                    "FOREBAY_SEED": str(self.key[2]),
+                },
+                start_new_session=True,
+            )
+            placement = Placement(self._process.pid)
+        try:
+            used = self._wait(self._process.pid, placement)
+        finally:
+            placement.end()
+        with self._lock:
+            # wait4 has taken its status; what is left of its group ends, too.
+            self._process.returncode = 0
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process = None
+        return used.ru_utime + used.ru_stime
+
+    def _wait(self, pid: int, placement: Placement) -> resource.struct_rusage:
+        """Wait until the guest has ended. Raises `GuestError` where its time stands still."""
+        passed_s, since_s = 0.0, 0.0
+        while True:
+            ended, self._status, used = os.wait4(pid, os.WNOHANG)
+            if ended:
+                return used
+            time.sleep(POLL_S)
+            placement.watch(time.monotonic())
+            now_s, cpu_s = self.passed_s(), _cpu_s(pid)
+            if now_s > passed_s:
+                passed_s, since_s = now_s, cpu_s
+            elif cpu_s - since_s > STILL_S:
+                # Nobody has cancelled it: its failure is reported.
+                self._kill()
+                os.wait4(pid, 0)
+                raise GuestError(
+                    f"time stood still for {STILL_S:g} s of its processor after {passed_s:g} s: a "
+                    "program looks at the clock and does not sleep"
+                )
+
+    def cancel(self) -> None:
+        """End the guest at once."""
+        with self._lock:
+            self.cancelled = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def passed_s(self) -> float:
+        """Return the simulated time that has passed."""
+        folder = self._folder
+        if folder is None:
+            return 0.0
+        try:
+            lines = (folder / "progress").read_bytes().splitlines()
+            return int(lines[-1]) / 1e9 if lines else 0.0
+        except (OSError, ValueError):
+            return 0.0
+
+
+def _last_lines(folder: Path) -> str:
+    try:
+        console = (folder / "console").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    lines = [line.strip() for line in console if line.strip() and "Power down" not in line]
+    return f"; its last lines: {' | '.join(lines[-LAST_LINES:])}" if lines else ""
+
+
+# --- the engine ---------------------------------------------------------------------------------
 
 
 class Kernel:
-    """Linux in a guest: a process that needs no rights."""
+    """Linux in guests."""
 
     name = KERNEL
     in_words = "run on the real Linux kernel, in virtual time"
@@ -29,12 +373,12 @@ class Kernel:
     kernel_keys = ("tcp", "offloads", "shaper", "sysctls", "pcap")
 
     def check(self, experiment: Planned) -> None:
-        """Raises `ScenarioError` without a guest, and for what a guest cannot run."""
+        """Raise `ScenarioError` without a guest, and for what a guest cannot run."""
         guests.chosen()
         guest_check(experiment.plan)
 
     def version(self) -> str:
-        """Of the kernel, and of what runs in it."""
+        """Return the version of the kernel, and of what runs in it."""
         guest = guests.chosen()
         program = hashlib.sha256(guests.PROGRAM.read_bytes()).hexdigest()
         return f"{guest.digest}/{program[:16]}"
@@ -42,13 +386,15 @@ class Kernel:
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
     ) -> RunningBatch:
-        """Each run is a guest of its own."""
+        """Start runs, each in a guest of its own."""
         tidy()
         return _Guests(experiment, threads, samples=samples, only=only)
 
 
 class _Guests:
     """Runs in guests, so many at a time."""
+
+    more = ""
 
     def __init__(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
@@ -63,23 +409,23 @@ class _Guests:
         ]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()
-        self._made: list[Run] = []
+        self._done: list[Run] = []
         self._faults: list[Fault] = []
         self._ended = [False] * len(order)
         self._began_s: dict[int, float] = {}
         self._pool = ThreadPoolExecutor(max(threads, 1))
         self._futures: list[Future[None]] = [
-            self._pool.submit(self._one, number) for number in range(len(order))
+            self._pool.submit(self._execute, number) for number in range(len(order))
         ]
         self._pool.shutdown(wait=False)
 
-    def _one(self, number: int) -> None:
+    def _execute(self, number: int) -> None:
         run = self._runs[number]
         self._began_s[number] = time.monotonic()
         try:
-            made = run.made()
+            done = run.execute()
             with self._lock:
-                self._made.append(made)
+                self._done.append(done)
         except (GuestError, OSError) as error:
             if not run.cancelled:
                 self._fail(run, str(error))
@@ -87,17 +433,17 @@ class _Guests:
             self._ended[number] = True
 
     def _fail(self, run: GuestRun, message: str) -> None:
-        point, law, seed = run.key
         with self._lock:
-            self._faults.append(Fault(point, law, seed, message))
+            self._faults.append(Fault(*run.key, message))
 
     @property
     def done(self) -> bool:
+        """True once all runs have ended."""
         return all(future.done() for future in self._futures)
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[str]]:
-        """What programs did: one that failed, or that said what a reader should see."""
+        """Remarks on programs: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 
     @property
@@ -105,12 +451,8 @@ class _Guests:
         """Outputs of programs, and captures. A run has all of its own before it can be taken."""
         return {run.key: run.extras for run in self._runs if run.extras}
 
-    @property
-    def more(self) -> str:
-        """Nothing besides the count."""
-        return ""
-
     def progress(self) -> float:
+        """Return the share of the simulated time that has passed."""
         total = sum(self._duration_s)
         passed = (
             duration_s if ended else min(run.passed_s(), duration_s)
@@ -121,12 +463,14 @@ class _Guests:
         return sum(passed) / total if total else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
+        """Return what has ended since the last call."""
         with self._lock:
-            made, faults = self._made, self._faults
-            self._made, self._faults = [], []
-        return made, faults
+            done, faults = self._done, self._faults
+            self._done, self._faults = [], []
+        return done, faults
 
     def fail_longer_than(self, most_s: float) -> None:
+        """Fail the runs that have taken longer than `most_s`."""
         now_s = time.monotonic()
         for number, began_s in list(self._began_s.items()):
             run = self._runs[number]
@@ -135,6 +479,7 @@ class _Guests:
                 run.cancel()
 
     def cancel(self) -> None:
+        """End all runs."""
         for future in self._futures:
             future.cancel()
         for run in self._runs:

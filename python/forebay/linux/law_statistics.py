@@ -1,4 +1,4 @@
-"""What a law in the kernel has seen and done."""
+"""The counters of a law in the kernel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from forebay._native import ScenarioError
-from forebay.linux import attachments, devices, namespaces, presence, records
+from forebay.linux import attachments, devices, namespaces, records
 from forebay.linux.programs import CLASSIFIER, FRONTS, answer
 from forebay.linux.records import Attached
 
 ONE = 2.0**60
-#: Of the sums over ticks: `struct running` of front.h.
+#: Scales of the sums over ticks in `struct running` of front.h.
 P_SUM_ONE, SQUARE_BYTES = 2.0**40, 64
 
 
@@ -61,7 +61,7 @@ class LawCounts:
 
 def seen(device: str) -> LawCounts:
     """Return the counts of a device. Raises `ScenarioError` without a law, and `KernelError`."""
-    return _seen(presence.attached_to(device))
+    return _seen(devices.attached_to(device))
 
 
 def all_seen() -> list[LawCounts]:
@@ -75,7 +75,7 @@ def all_seen() -> list[LawCounts]:
 def _seen(attached: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     counted: dict[str, Any] = {}
-    name = presence.present_name(attached)
+    name = devices.present_name(attached)
     if name is not None:
         qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", name)
         root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), {})
@@ -133,11 +133,11 @@ def hidden(counts: LawCounts) -> str | None:
     """
     if counts.engine != CLASSIFIER or not counts.present or counts.packets is None:
         return None
-    record = presence.attached_to(counts.device)
+    record = devices.attached_to(counts.device)
     ifindex = devices.index(counts.device)
     if ifindex is None:
         return None
-    earlier_programs = presence.programs_before(record, counts.device, ifindex)
+    earlier_programs = devices.programs_before(record, counts.device, ifindex)
     if not earlier_programs:
         return None
     passed = ""
@@ -153,7 +153,7 @@ def hidden(counts: LawCounts) -> str | None:
     )
 
 
-#: Name, kind, unit of what is served, and the field it is.
+#: Name and kind of what is served, and its field.
 METRICS = [
     ("packets_total", "counter", "packets"),
     ("bytes_total", "counter", "bytes"),
@@ -168,15 +168,15 @@ PREFIX = "forebay_kernel_"
 
 
 def prometheus(all_of: list[LawCounts]) -> str:
-    """In the text format of Prometheus, such as its node exporter reads from a file."""
+    """Return counts in the text format of Prometheus, which its node exporter reads from a file."""
     lines = []
     for name, kind, field in METRICS:
         lines.append(f"# TYPE {PREFIX}{name} {kind}")
-        for one in all_of:
-            value = getattr(one, field)
+        for counts in all_of:
+            value = getattr(counts, field)
             if value is not None:
-                device = _label(one.device)
-                lines.append(f'{PREFIX}{name}{{device="{device}",law="{one.law}"}} {value!r}')
+                labels = f'device="{_label(counts.device)}",law="{counts.law}"'
+                lines.append(f"{PREFIX}{name}{{{labels}}} {value!r}")
     return "\n".join(lines) + "\n"
 
 

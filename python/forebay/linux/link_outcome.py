@@ -1,23 +1,24 @@
-"""What came of a run on a link, and its tables, figures and report as of any other run."""
+"""The outcome of a run on a link: its tables, figures and report, and its summary in lines."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from forebay._base import quantities
-from forebay._base.words import in_figures
+from forebay._base.words import in_figures, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
-from forebay.experiment import descriptions
+from forebay.experiment import descriptions, steady_state
 from forebay.experiment.execution import Execution
 from forebay.experiment.experiment import Description, Experiment
-from forebay.linux import congestion
+from forebay.experiment.steady_state import design_command
 from forebay.linux.link_settings import Settings, words
 
 if TYPE_CHECKING:
@@ -32,14 +33,61 @@ if TYPE_CHECKING:
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
-#: What the tables call each direction.
+#: What the tables call each direction: client to server, and back.
 DIRECTIONS = ["up", "down"]
 #: Utilisation below which an overview leaves a direction out.
 IDLE = 0.05
-#: Number of changes by hand that a report lists; link.json has all.
+#: Number of manual changes that a report lists; link.json has all.
 MOST_CHANGES = 8
 #: The file that a link leaves besides those of every run.
 LINK = "link.json"
+DEFAULT_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+#: The congestion controls that slow down for every drop and mark.
+RESPONSIVE = ("reno", "cubic")
+
+
+# --- congestion control -------------------------------------------------------------------------
+
+
+def default_congestion_control() -> str:
+    """Return the kernel's default congestion control; empty where the kernel does not name it."""
+    try:
+        return DEFAULT_CONGESTION_CONTROL.read_text().strip()
+    except OSError:
+        return ""
+
+
+def congestion_warning(name: str) -> str:
+    """Return a warning on a default that hardly follows a law; empty for the others."""
+    if not name or name in RESPONSIVE:
+        return ""
+    return (
+        f"the kernel's default is {name}: a program that does not choose another hardly follows "
+        "the law"
+    )
+
+
+def unresponsive_flows(seen: Mapping[str, int], tcp_flows: int, default: str) -> str:
+    """Return a warning on TCP flows of a run that hardly followed its law; empty if none.
+
+    Parameters
+    ----------
+    seen : dict
+        Number of flows by congestion control, as the kernel reported it.
+    tcp_flows : int
+        All flows that carried data, also those too short to be seen, which have the default.
+    """
+    others = {name: flows for name, flows in seen.items() if name not in RESPONSIVE}
+    if others:
+        used = ", ".join(f"{flows} of {name}" for name, flows in sorted(others.items()))
+        return (
+            f"TCP flows: {used}, which does not slow down for every drop as reno and cubic do, and "
+            "hardly follows the law"
+        )
+    return congestion_warning(default) if tcp_flows and not seen else ""
+
+
+# --- the outcome --------------------------------------------------------------------------------
 
 
 class LinkExperiment(Experiment):
@@ -47,16 +95,17 @@ class LinkExperiment(Experiment):
 
     @property
     def made_by(self) -> str:
-        """No engine has run it: whatever the command sent was observed on a link."""
+        """The name in place of an engine's: what the command sent was observed on a link."""
         return "link"
 
     @property
     def runs(self) -> int:
+        """The number of directions."""
         return len(DIRECTIONS)
 
 
 class Direction(NamedTuple):
-    """A direction of a link: what was asked for, and what was observed."""
+    """A direction of a link: its settings, and what was observed."""
 
     name: str
     settings: LinkDirectionSettings
@@ -64,16 +113,15 @@ class Direction(NamedTuple):
 
     @property
     def run(self) -> Observed:
-        """Its metrics and samples, as of a simulated run."""
+        """Its metrics and samples, like those of a simulated run."""
         return self.observed.observed
 
     def as_json(self) -> dict[str, Any]:
-        """All that is not a metric, but for its changes."""
+        """Return all that is not a metric, except its changes."""
         link, params = self.settings.link, self.settings.params
+        rates = {"achieved_bps": self.observed.achieved_bps, "asked_bps": self.observed.asked_bps}
         return {
-            **quantities.finite(
-                {"achieved_bps": self.observed.achieved_bps, "asked_bps": self.observed.asked_bps}
-            ),
+            **quantities.finite(rates),
             "lost_packets": self.observed.lost_packets,
             "tcp_flows": self.observed.tcp_flows,
             "congestion_controls": self.observed.congestion_controls,
@@ -88,21 +136,37 @@ class Direction(NamedTuple):
             "set": _texts(params),
         }
 
+    def summary(self, span_s: float) -> str:
+        """Return the metrics over a time of measurement, in words."""
+        metrics = self.run.metrics
+        return (
+            f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {in_figures(span_s)} s, "
+            f"{100 * metrics['utilisation']:.1f} % used, "
+            f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
+            f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
+            f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
+        )
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was observed while a command ran behind a link.
+    """The observations while a command ran behind a link.
 
-    server: what ran at the far end, as a line for the shell. observed: its status, its times, how
-    late packets were, and each direction. congestion_control: the kernel's default; a program may
-    have chosen another. Empty where it is not known.
+    Attributes
+    ----------
+    server : str or None
+        What ran at the far end, as a line for the shell.
+    observed : LinkOutcome
+        The command's status, the times, how late packets were, and each direction.
+    congestion_control : str
+        The kernel's default, empty where it is not known; a program may have chosen another.
     """
 
     settings: Settings
     command: list[str]
     server: str | None
     observed: LinkOutcome
-    congestion_control: str = field(default_factory=congestion.default)
+    congestion_control: str = field(default_factory=default_congestion_control)
 
     def __post_init__(self) -> None:
         for direction in self.directions:
@@ -124,37 +188,36 @@ class Outcome:
 
     @property
     def status(self) -> int | None:
-        """Exit status of the command, 128 + n where signal n killed it; None where there was
-        none."""
+        """Exit status of the command, 128 + n where signal n killed it; None without a command."""
         return self.observed.status
 
     @property
     def lateness(self) -> LinkLateness:
-        """How late packets were released."""
+        """The lateness of the packets' release."""
         return self.observed.lateness
 
     @property
     def void(self) -> list[str]:
-        """Why the run is void; empty where it is sound."""
+        """The reasons why the run is void; empty where it is sound."""
         return self.observed.void
 
     @property
     def directions(self) -> list[Direction]:
         """Client to server, and back."""
         settings = [self.settings.up, self.settings.down]
-        both = zip(DIRECTIONS, settings, self.observed.directions, strict=True)
-        return [Direction(*each) for each in both]
+        rows = zip(DIRECTIONS, settings, self.observed.directions, strict=True)
+        return [Direction(*row) for row in rows]
 
     @property
     def measured(self) -> bool:
-        """Whether there is a sample within the time of measurement."""
+        """True if there is a sample within the time of measurement."""
         start, end = self.observed.measure_s
         times_s = self.directions[0].run.samples["time_s"]
         return bool(np.any((times_s > start) & (times_s <= end)))
 
     @property
     def changed(self) -> str:
-        """What was changed by hand, and when; empty where nothing was."""
+        """The manual changes with their times; empty where there were none."""
         texts = [
             f"{point.links[0].name} {' '.join(descriptions.what_changes(point, change))} "
             f"at {change.time_s:g} s"
@@ -165,7 +228,7 @@ class Outcome:
         return "; ".join([*texts[:MOST_CHANGES], *([f"{left} more"] if left > 0 else [])])
 
     def result(self) -> Result:
-        """Tables, figures and report; the directions are its points.
+        """Return tables, figures and report; the directions are its points.
 
         Raises `ScenarioError` where the run ended before anything was measured.
         """
@@ -177,26 +240,20 @@ class Outcome:
                 f"which took {in_figures(self.observed.duration_s)} s, and at least one sample"
             )
         directions = self.directions
-        laws = [it.settings.law for it in directions]
-        by_hand = [" (changed)" if it.observed.changes else "" for it in directions]
-        labels = list(
-            dict.fromkeys(law.label + hand for law, hand in zip(laws, by_hand, strict=True))
-        )
-        # A plan has a law once; where both directions have the same kind, the one with other
-        # parameters is told apart.
-        if len(labels) == 1 and laws[0].params != laws[1].params:
-            labels = [f"{labels[0]} {direction}" for direction in DIRECTIONS]
-        both = len(labels) > 1
+        changed = [bool(direction.observed.changes) for direction in directions]
+        labels = self._labels(changed)
+        laws = [direction.settings.law for direction in directions]
+        both, seed = len(labels) > 1, self.settings.seed
         plan = Plan(
             title=f"Real traffic: {shlex.join(self.command) or 'no command'}",
             source="",
             laws=labels,
-            seeds=[self.settings.seed],
-            points=tuple(self._point(it, laws if both else laws[:1]) for it in directions),
+            seeds=[seed],
+            points=tuple(self._point(row, laws if both else laws[:1]) for row in directions),
         )
         runs = [
-            Run(index, index if both else 0, self.settings.seed, it.run)
-            for index, it in enumerate(directions)
+            Run(index, index if both else 0, seed, direction.run)
+            for index, direction in enumerate(directions)
         ]
         server = ["--server", self.server] if self.server else []
         command = shlex.join(["forebay", "link", *words(self.settings), *server, "--"])
@@ -205,7 +262,7 @@ class Outcome:
             path="link",
             text=json.dumps(self.table(), indent=1),
             command=f"{command} {shlex.join(self.command)}".rstrip()
-            + ("  # as it started; it was then changed by hand" if any(by_hand) else ""),
+            + ("  # as it started; it was then changed by hand" if any(changed) else ""),
             description=self._description(),
             # Those that hardly carried anything, such as ACKs alone.
             idle=[i for i, run in enumerate(runs) if not run.metrics["utilisation"] >= IDLE],
@@ -213,8 +270,20 @@ class Outcome:
         )
         return Result(experiment, Execution(runs, [], False, self.observed.duration_s))
 
+    def _labels(self, changed: list[bool]) -> list[str]:
+        """Return the labels of the laws: one where both directions have the same law."""
+        laws = [direction.settings.law for direction in self.directions]
+        texts = [
+            f"{law.label}{' (changed)' if flag else ''}"
+            for law, flag in zip(laws, changed, strict=True)
+        ]
+        labels = list(dict.fromkeys(texts))
+        if len(labels) == 1 and laws[0].params != laws[1].params:
+            return [f"{labels[0]} {direction}" for direction in DIRECTIONS]
+        return labels
+
     def plot(self, kind: str = "queue", direction: str = "up", **options: Any) -> Plot:
-        """A figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
+        """Draw a figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
         if direction not in DIRECTIONS:
             raise ValueError(f'direction: found "{direction}", allowed: {", ".join(DIRECTIONS)}')
         return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
@@ -225,7 +294,7 @@ class Outcome:
         return f"<p>Nothing was measured in {in_figures(self.observed.duration_s)} s.</p>"
 
     def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
-        """Writes what `Result.report` does, and link.json, to the directory `out`."""
+        """Write what `Result.report` does, and link.json, to the folder `out`."""
         from forebay._base.publication import publish
         from forebay.report import result_files
 
@@ -233,21 +302,18 @@ class Outcome:
         publish(out, {LINK: self.table(bins=True)})
 
     def table(self, *, bins: bool = False) -> dict[str, Any]:
-        """All that is not a metric, for JSON."""
+        """Return all that is not a metric, for JSON."""
         late = self.lateness
         times = {name: getattr(late, name) for name in ("p50_s", "p99_s", "p999_s", "max_s")}
-        by_hand = [(change, it.name) for it in self.directions for change in it.observed.changes]
+        rows = [(change, row.name) for row in self.directions for change in row.observed.changes]
         changes = [
-            {
-                "time_s": change.time_s,
-                "way": way,
-                **(
-                    {"rate": quantities.rate(change.rate_bps)}
-                    if change.rate_bps
-                    else {"aqm": change.aqm, "set": _texts(change.params)}
-                ),
-            }
-            for change, way in sorted(by_hand, key=lambda it: it[0].time_s)
+            {"time_s": change.time_s, "way": name}
+            | (
+                {"rate": quantities.rate(change.rate_bps)}
+                if change.rate_bps
+                else {"aqm": change.aqm, "set": _texts(change.params)}
+            )
+            for change, name in sorted(rows, key=lambda row: row[0].time_s)
         ]
         return {
             "command": self.command,
@@ -258,11 +324,11 @@ class Outcome:
             "changed_by_hand": changes,
             "default_congestion_control": self.congestion_control,
             "lateness": quantities.finite(times) | ({"bins": late.bins} if bins else {}),
-            "ways": {it.name: it.as_json() for it in self.directions},
+            "ways": {direction.name: direction.as_json() for direction in self.directions},
         }
 
     def _point(self, direction: Direction, laws: list[Any] | None = None) -> PointInfo:
-        """A direction as a place where something was observed."""
+        """Return a direction as a point of a plan."""
         link = direction.settings.link
         return PointInfo(
             label=f"{link.name} ({link.from_node} to {link.to_node})",
@@ -294,6 +360,72 @@ class Outcome:
             "link.txt.j2", outcome=self, observed=self.observed, size=quantities.size
         )
         return Description(first, directions, rest)
+
+    def summary(self, out: Path | None) -> Iterator[str]:
+        """Yield lines on each direction's queue, on what to consider, and on late packets.
+
+        Parameters
+        ----------
+        out : Path, optional
+            Folder for the report, if one was asked for.
+        """
+        if not self.measured:
+            yield (
+                f"too short to measure: no sample within --measure {self.settings.measure} of a "
+                f"run of {short_time(self.observed.duration_s)}"
+                + ("; nothing is written" if out else "")
+            )
+            return
+        if self.changed:
+            yield f"changed by hand: {self.changed}; what follows is over all of it"
+        start, end = self.observed.measure_s
+        for direction in self.directions:
+            observed = direction.observed
+            if not direction.run.metrics["forwarded_packets"]:
+                continue
+            yield f"{direction.name}: {direction.summary(end - start)}"
+            advice = unresponsive_flows(
+                observed.congestion_controls, observed.tcp_flows, self.congestion_control
+            ) or self._missed_target(direction)
+            if advice:
+                yield f"{direction.name}: {advice}"
+        if self.lateness.p99_s == self.lateness.p99_s:
+            yield f"99 % of packets left within {short_time(self.lateness.p99_s)} of their time"
+
+    def _missed_target(self, direction: Direction) -> str:
+        """Return how to get gains for this link; empty where the set-point was not missed.
+
+        It applies where the link was full of TCP, and the law had the gains of another link.
+        """
+        settings, flows = direction.settings, direction.observed.tcp_flows
+        target_pkts = settings.law.target_pkts
+        delays_s = [one.settings.link.delay_s for one in self.directions]
+        # Gains are for one RTT.
+        spread = any(least < most for least, most in delays_s)
+        rtt_s = 0.0 if spread else sum(most for _, most in delays_s)
+        if self.changed or settings.law.per_flow or not (target_pkts and flows and rtt_s):
+            return ""
+        judged = steady_state.measured_set_point(settings.law, [direction.run.metrics])
+        if not (judged and judged.missed):
+            return ""
+        designed, chosen = design_command(
+            settings.aqm,
+            settings.params,
+            rate_bps=settings.link.rate_bps,
+            packet_bytes=self.settings.mtu,
+            rtt_s=rtt_s,
+            flows=flows,
+            target_pkts=target_pkts,
+            room_pkts=settings.buffer_mtu_pkts,
+            buffer_pkts=settings.link.buffer_pkts,
+        )
+        own = {name for name, _ in settings.params} - {"target", "interval"}
+        if own & chosen or not designed:
+            return ""
+        return (
+            f"mean {judged.what} of {judged.measured_text} for a target of {judged.target_text}: "
+            f"the default gains are for another link; for this one: `{designed}`"
+        )
 
 
 def _texts(params: list[tuple[str, Parameter]]) -> list[tuple[str, str]]:

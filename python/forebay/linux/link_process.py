@@ -1,27 +1,41 @@
-"""A link in a process of its own: a process with several threads may not enter a namespace."""
+"""A link in a process of its own: a process with several threads may not enter a namespace.
+
+`run` runs a command behind a link, and `link` is one in a Python program:
+`with forebay.link(...) as net: net.client.run([...])`.
+"""
 
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import pickle
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from forebay._base.errors import LinkError as LinkError
 from forebay._native import ScenarioError
 from forebay.linux.link_outcome import Outcome
-from forebay.linux.link_settings import Settings
+from forebay.linux.link_settings import Settings, settings
 
 if TYPE_CHECKING:
     from forebay._native import LinkReady
 
-#: How long a stopped link may take to end.
+Words = Sequence[str | os.PathLike[str]]
+Stream = int | IO[Any] | None
+
+#: Time that a stopped link may take to end.
 PATIENCE_S = 10.0
+#: The programs that run in namespaces, with one thread.
+PROGRAM = [sys.executable, "-m", "forebay.linux.emulator_process"]
 
 
 class Emulator:
@@ -30,38 +44,34 @@ class Emulator:
     def __init__(
         self,
         settings: Settings,
-        command: Sequence[str | os.PathLike[str]] | None,
+        command: Words | None,
         server: str | None,
-        stdin: int | IO[Any] | None = None,
-        stdout: int | IO[Any] | None = None,
-        stderr: int | IO[Any] | None = None,
+        stdin: Stream = None,
+        stdout: Stream = None,
+        stderr: Stream = None,
         **more: Any,
     ) -> None:
-        """Starts it, and waits until it is up. `more` is for `link_run`: programs, packets, apart.
+        """Start the link, and wait until it is up. `more` are further arguments of `link_run`.
 
         Raises `ScenarioError` for wrong settings, `LinkError` where the machine refuses.
         """
         self.settings = settings
         self.command = [os.fspath(word) for word in command or ()]
         self.server = server
-        request = {
-            "settings": settings,
-            "command": self.command or None,
-            "server": server,
-            "more": more,
-        }
+        request = {"settings": settings, "command": self.command or None, "server": server, **more}
         # Files without a name: nothing of them stays, and no folder has to be writable.
-        wanted = _memory("request")
-        wanted.write(pickle.dumps(request))
-        wanted.seek(0)
-        self._found = _memory("outcome")
+        request_file = _memory("request")
+        request_file.write(pickle.dumps(request))
+        request_file.seek(0)
+        self._outcome_file = _memory("outcome")
         # Closed by the kernel when this process ends, and by Python when nobody has the link.
         self._stop, stopped = socket.socketpair()
         ready_read, ready_write = os.pipe()
-        passed = (wanted.fileno(), self._found.fileno(), stopped.fileno(), ready_write)
+        files = (request_file, self._outcome_file, stopped)
+        passed = (*(file.fileno() for file in files), ready_write)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "forebay.linux.emulator_process", *map(str, passed)],
+                [*PROGRAM, "run", *map(str, passed)],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -75,7 +85,7 @@ class Emulator:
             self._close()
             raise
         finally:
-            wanted.close()
+            request_file.close()
             stopped.close()
             os.close(ready_write)
         try:
@@ -91,7 +101,7 @@ class Emulator:
             raise
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
-        """Waits until the link ends; after `timeout_s` it is stopped.
+        """Wait until the link ends; after `timeout_s` it is stopped.
 
         Raises `subprocess.TimeoutExpired`, `ScenarioError` and `LinkError`.
         """
@@ -100,43 +110,37 @@ class Emulator:
         except BaseException:
             self.stop()
             raise
-        try:
-            return self._outcome()
-        finally:
-            self._close()
+        return self._outcome()
 
     def end(self) -> None:
-        """Ends the link soon, with all that runs in it, also from another thread than the one that
-        waits."""
+        """End the link soon, with all that runs in it, also from a thread that does not wait."""
         # Closing would not do where a fork of this process has the socket, too. One that is closed
         # is of a link that has ended.
         with suppress(OSError):
             self._stop.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> Outcome | None:
-        """Ends the link with all that runs in it; None if it left nothing to read."""
+        """End the link with all that runs in it; None if it left nothing to read."""
         self.end()
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        try:
+        with suppress(LinkError):
             return self._outcome()
-        except LinkError:
-            return None
-        finally:
-            self._close()
+        return None
 
     def _outcome(self) -> Outcome:
-        self._found.seek(0)
         try:
-            kind, value = pickle.load(self._found)
+            self._outcome_file.seek(0)
+            kind, value = pickle.load(self._outcome_file)
         except (EOFError, pickle.UnpicklingError):
             # It was killed.
-            raise LinkError(
-                f"the link's process ended with status {self.process.returncode}"
-            ) from None
+            status = self.process.returncode
+            raise LinkError(f"the link's process ended with status {status}") from None
+        finally:
+            self._close()
         if kind == "wrong":
             raise ScenarioError(value)
         if kind == "refused":
@@ -145,34 +149,46 @@ class Emulator:
 
     def _close(self) -> None:
         self._stop.close()
-        self._found.close()
+        self._outcome_file.close()
 
 
 def _memory(name: str) -> IO[bytes]:
-    """A file without a name, for a child too."""
+    """Return a file without a name, which a child may inherit."""
     return os.fdopen(os.memfd_create(f"forebay-{name}"), "w+b")
 
 
 def run(
     settings: Settings,
-    command: Sequence[str | os.PathLike[str]],
+    command: Words,
     *,
     server: str | None = None,
     timeout_s: float | None = None,
-    stdin: int | IO[Any] | None = subprocess.DEVNULL,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = None,
+    stderr: Stream = None,
 ) -> Outcome:
-    """Runs a command behind a link, and returns what was observed.
+    """Run a command behind a link, and return what was observed.
 
-    command: program and arguments; it finds addresses in FOREBAY_SERVER and FOREBAY_CLIENT, and
-        with 6 at the end those of IPv6.
-    server: a line for the shell, to run at the far end; the command is started when it listens.
-    timeout_s: the run is stopped after so long, with `subprocess.TimeoutExpired`.
-    stdin, stdout, stderr: as for `subprocess.Popen`, of the command and the server.
+    Parameters
+    ----------
+    command : sequence of str
+        Program and arguments. It finds addresses in FOREBAY_SERVER and FOREBAY_CLIENT, and with 6
+        at the end those of IPv6.
+    server : str, optional
+        A line for the shell, to run at the far end; the command is started when it listens.
+    timeout_s : float, optional
+        Time after which the run is stopped, with `subprocess.TimeoutExpired`.
+    stdin, stdout, stderr
+        Streams of the command and the server, as for `subprocess.Popen`.
 
-    Raises `ScenarioError` for settings that cannot be, `LinkError` where the machine refuses
-    the link, and `OSError` where it cannot start the command.
+    Raises
+    ------
+    ScenarioError
+        If the settings cannot be.
+    LinkError
+        If the machine refuses the link.
+    OSError
+        If it cannot start the command.
     """
     emulator = Emulator(settings, command, server, stdin, stdout, stderr)
     outcome = emulator.wait(timeout_s)
@@ -183,6 +199,127 @@ def run(
 
 
 def why_not_started(number: int, program: str) -> tuple[str, int]:
-    """A line, and the exit status that a shell has for it."""
+    """Return a line for an error number, and the exit status that a shell has for it."""
     status = 127 if number == errno.ENOENT else 126
     return f"forebay link: {program}: {os.strerror(number).lower()}", status
+
+
+class Host:
+    """One end of a link: programs run here as on a host of its own."""
+
+    def __init__(self, name: str, emulator: Emulator, network: str) -> None:
+        environment = emulator.up.environment
+        #: IPv4 address.
+        self.address: str = environment[f"FOREBAY_{name.upper()}"]
+        #: IPv6 address; None where the machine has no IPv6.
+        self.address6: str | None = environment.get(f"FOREBAY_{name.upper()}6")
+        self._environment = environment
+        self._enter = [*PROGRAM, "enter", network, emulator.up.user or ""]
+        self._started: list[subprocess.Popen[Any]] = []
+
+    def popen(self, command: Words, **options: Any) -> subprocess.Popen[Any]:
+        """Start a program here; `options` as for `subprocess.Popen`, without `shell`.
+
+        It is ended, with all that is left here, when the link is. Raises `TypeError` for a line
+        instead of words, and `FileNotFoundError` where there is no such program.
+        """
+        if isinstance(command, str | bytes) or options.pop("shell", False):
+            raise TypeError('a command is a list of words; for a shell, ["sh", "-c", LINE]')
+        environment = {**(options.pop("env", None) or os.environ), **self._environment}
+        words = [os.fspath(word) for word in command]
+        program: str | Path = words[0]
+        if "/" in words[0]:
+            program = Path(options.get("cwd") or "", words[0]).absolute()
+        if shutil.which(program, path=environment.get("PATH")) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+        options = {"start_new_session": True, **options}
+        process = subprocess.Popen([*self._enter, *words], env=environment, **options)
+        # Errors name the program, and not how it came here.
+        process.args = words
+        self._started.append(process)
+        return process
+
+    def run(
+        self, command: Words, *, timeout: float | None = None, check: bool = True, **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Run a program here to its end; like `subprocess.run`, but checked by default."""
+        if options.pop("capture_output", False):
+            options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        text = options.pop("input", None)
+        if text is not None:
+            options["stdin"] = subprocess.PIPE
+        with self.popen(command, **options) as process:
+            try:
+                output, errors = process.communicate(text, timeout)
+            except BaseException:
+                # Not to the end of its output, which a daemon may hold open.
+                _kill(process)
+                raise
+        done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+        if check:
+            done.check_returncode()
+        return done
+
+    def close(self) -> None:
+        """End the programs that were started here; the link's process ends their daemons."""
+        for process in self._started:
+            _kill(process)
+        for process in self._started:
+            process.wait()
+
+
+def _kill(process: subprocess.Popen[Any]) -> None:
+    """Kill a program, with the session that `popen` made for it."""
+    # Until somebody has waited for it, its number, and its session's, is nobody else's.
+    with suppress(ProcessLookupError):
+        if process.returncode is None and os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+class Net:
+    """A link that is up for as long as its context."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        #: What was observed; there after the context.
+        self.outcome: Outcome | None = None
+
+    def __enter__(self) -> Net:
+        self._emulator = Emulator(self._settings, None, None, stdin=subprocess.DEVNULL)
+        try:
+            client, server = self._emulator.up.networks
+            self.client = Host("client", self._emulator, client)
+            self.server = Host("server", self._emulator, server)
+        except BaseException:
+            self._emulator.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.client.close()
+            self.server.close()
+        finally:
+            self.outcome = self._emulator.stop()
+
+
+def link(*args: object, **kwargs: object) -> Net:
+    return Net(settings(*args, **kwargs))
+
+
+link.__doc__ = f"""Return a link between a client and a server in this program.
+
+`with forebay.link("15Mbit/s", "30ms", "150p", "pi", {{"target": "50p"}}) as net:` has `net.client`
+and `net.server`; both run programs, and know their addresses. After the context `net.outcome` has
+what was observed. Entering it raises `LinkError` where the machine refuses.
+
+{(settings.__doc__ or "").partition("settings of a link.")[2].strip()}
+"""
+link.__signature__ = inspect.signature(settings)  # type: ignore[attr-defined]

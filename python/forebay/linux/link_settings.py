@@ -13,10 +13,10 @@ from forebay._base import input_file
 from forebay._native import ScenarioError, link_options
 from forebay.linux import link_gains as automatic_gains
 
-#: Whether this build can run a link: its namespaces and devices are Linux's.
+#: True if this build can run a link: its namespaces and devices are Linux's.
 HERE = hasattr(_native, "LinkSettings")
 
-#: Checked when it is made.
+#: The settings of a link, checked when they are made.
 if TYPE_CHECKING or HERE:  # noqa: SIM108  mypy takes no conditional expression for a type
     Settings = _native.LinkSettings
 else:
@@ -24,29 +24,24 @@ else:
 
 #: Arguments in Python that are options of another name.
 OPTIONS = {"params": "set", "params_up": "set_up"}
+NAMES = {option: name for name, option in OPTIONS.items()}
 #: Arguments that may stand without their names.
 POSITIONAL = ["rate", "delay", "buffer", "aqm", "params"]
 TRACES = ["trace", "trace_up"]
 
 
 def _signature() -> inspect.Signature:
-    """An argument for each option; None stands for one that is not given."""
-    names = {option: name for name, option in OPTIONS.items()}
-    declared = [names.get(option["name"], option["name"]) for option in link_options()]
+    """Return an argument for each option; None stands for an option that is absent."""
+    declared = [NAMES.get(option["name"], option["name"]) for option in link_options()]
+    positional, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, positional, default=None) for name in POSITIONAL]
     keywords = [name for name in declared if name not in POSITIONAL]
-    kinds = [
-        *((name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in POSITIONAL),
-        *((name, inspect.Parameter.KEYWORD_ONLY) for name in keywords),
-    ]
-    return inspect.Signature(
-        [inspect.Parameter(name, kind, default=None) for name, kind in kinds],
-        return_annotation="Settings",
-    )
+    parameters += [inspect.Parameter(name, named, default=None) for name in keywords]
+    return inspect.Signature(parameters, return_annotation="Settings")
 
 
 def _arguments() -> str:
-    """The arguments in words."""
-    names = {option: name for name, option in OPTIONS.items()}
+    """Return the arguments in words."""
     lines = []
     for option in link_options():
         if option["group"] == "up":
@@ -55,7 +50,7 @@ def _arguments() -> str:
         doc = " ".join(option["doc"].split())
         if option["name"] == "set":
             doc = "Parameters of the law: numbers, flags, or texts with a unit."
-        lines.append(f"{names.get(option['name'], option['name'])}: {doc}{default}")
+        lines.append(f"{NAMES.get(option['name'], option['name'])}: {doc}{default}")
     lines.append("rate_up … loss_up: the same for client to server, where it differs.")
     return "\n".join(lines)
 
@@ -64,7 +59,7 @@ SIGNATURE = _signature()
 
 
 def need() -> None:
-    """Raises `ScenarioError` where this build cannot run a link."""
+    """Raise `ScenarioError` where this build cannot run a link."""
     if not HERE:
         raise ScenarioError(
             "link: needs Linux and a build for it, allowed here: what simulates, analyses and "
@@ -77,17 +72,17 @@ def settings(*args: object, **kwargs: object) -> Settings:
 
 
 def designed(*args: object, **kwargs: object) -> tuple[Settings, list[str]]:
-    """The settings, and a line on each law that got its numbers for this link."""
+    """Return the settings, and a line on each law that got its numbers for this link."""
     need()
-    given = SIGNATURE.bind(*args, **kwargs).arguments
-    options = {OPTIONS.get(name, name): it for name, it in given.items() if it is not None}
+    arguments = SIGNATURE.bind(*args, **kwargs).arguments.items()
+    options = {OPTIONS.get(name, name): value for name, value in arguments if value is not None}
     files = [_file(name, str(options[name])) for name in TRACES if name in options]
     options, lines = automatic_gains.options(options, files)
     return Settings(options, files), lines
 
 
 settings.__signature__ = SIGNATURE  # type: ignore[attr-defined]
-settings.__doc__ = f"""Reads the settings of a link.
+settings.__doc__ = f"""Return the settings of a link.
 
 {_arguments()}
 
@@ -98,7 +93,7 @@ Raises `TypeError` for an unknown argument, and `ScenarioError` for one that is 
 
 
 def _file(option: str, path: str) -> tuple[str, bytes]:
-    """Name and contents of a recorded trace."""
+    """Return name and contents of a recorded trace."""
     try:
         return path, input_file.data(path, Path(path).read_bytes())
     except OSError as error:
@@ -109,20 +104,20 @@ def _file(option: str, path: str) -> tuple[str, bytes]:
         ) from error
 
 
-def words(wanted: Settings) -> list[str]:
-    """Arguments of `forebay link` that give the same settings."""
+def words(settings: Settings) -> list[str]:
+    """Return arguments of `forebay link` that give the same settings."""
     defaults = {option["name"]: option["default"] for option in link_options()}
-    found = []
-    for name, value in wanted.given.items():
+    arguments = []
+    for name, value in settings.given.items():
         option = name.replace("_", "-")
         if isinstance(value, dict):
-            for key, one in value.items():
-                text = str(one).lower() if isinstance(one, bool) else str(one)
-                found += [f"--{option}", f"{key}={text}"]
+            for key, entry in value.items():
+                text = str(entry).lower() if isinstance(entry, bool) else str(entry)
+                arguments += [f"--{option}", f"{key}={text}"]
         elif value == defaults[name]:
             continue
         elif isinstance(value, bool):
-            found.append(f"--{option}" if value else f"--no-{option}")
+            arguments.append(f"--{option}" if value else f"--no-{option}")
         else:
-            found += [f"--{option}", str(value)]
-    return found
+            arguments += [f"--{option}", str(value)]
+    return arguments

@@ -6,8 +6,8 @@ import ctypes
 import os
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -89,19 +89,10 @@ def _check(result: int) -> None:
 
 def _in_a_thread(enter: Callable[[], None], work: Callable[[], Result]) -> Result:
     """Run in a thread of its own: the kernel moves one thread, not the whole process."""
-    results: list[Result] = []
-    errors: list[BaseException] = []
 
-    def run() -> None:
-        try:
-            enter()
-            results.append(work())
-        except BaseException as error:  # it is raised again where it is waited for
-            errors.append(error)
+    def run() -> Result:
+        enter()
+        return work()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()

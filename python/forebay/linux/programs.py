@@ -1,5 +1,7 @@
-"""The programs that configure the kernel: `tc`, `ip` and `bpftool`, and `clang`, which compiles a
-law."""
+"""The programs that configure the kernel, and the privileges that they need.
+
+The programs are `tc`, `ip` and `bpftool`, and `clang`, which compiles a law.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,25 @@ from typing import Any
 
 from forebay._native import ScenarioError
 
+#: Bits of a set of capabilities (capabilities(7)).
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+NETWORK = ("CAP_NET_ADMIN",)
+#: CAP_SYS_ADMIN finds a law's maps by their identifiers.
+LAW = ("CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
 BPF = Path(__file__).with_name("bpf")
-#: Where a law in fixed point stands: before a shaper, or in a qdisc that shapes itself.
+#: Where a law in fixed point is installed: before a shaper, or in a qdisc that shapes itself.
 CLASSIFIER, QDISC = "classifier", "qdisc"
 FRONTS = (CLASSIFIER, QDISC)
 #: The name of the classifier in the kernel.
 PROGRAM_NAME = "forebay"
-#: What a distribution calls the package of each, as Debian does.
+#: The Debian package of each program.
 PACKAGES = {"tc": "iproute2", "ip": "iproute2", "bpftool": "bpftool", "clang": "clang"}
 #: A header that comes in a package of its own.
 HELPERS = ("bpf/bpf_helpers.h", "libbpf-dev")
 INCLUDE = Path("/usr/include")
-#: Of clang, for a qdisc: earlier ones do not say in BTF what a pointer owns.
+#: Least version of clang for a qdisc: earlier ones do not say in BTF what a pointer owns.
 OWNING_CLANG = 16
-#: What this kernel knows, by names in its types: a function of each qdisc.
+#: The types of this kernel, which name a function of each qdisc that it has.
 TYPES = Path("/sys/kernel/btf/vmlinux")
 
 
@@ -37,13 +44,27 @@ class KernelError(RuntimeError):
     """The kernel or one of its programs refused; the text says which, and what."""
 
 
+def need_capabilities(capabilities: tuple[str, ...], command: str) -> None:
+    """Raise `ScenarioError` that names the capabilities which this process lacks."""
+    effective = 0
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            effective = int(line.split()[1], 16)
+    missing = [name for name in capabilities if not effective >> CAPABILITIES[name] & 1]
+    if missing:
+        raise ScenarioError(
+            f"{command}: found a process without {', '.join(missing)}, allowed: as root, `sudo "
+            f"forebay {command} …`"
+        )
+
+
 def find(name: str) -> str | None:
-    """A program, also where only root's PATH has it."""
+    """Return the path of a program, also where only root's PATH has it."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
 def need(*names: str) -> None:
-    """Raises `ScenarioError` with the packages to install, in one line."""
+    """Raise `ScenarioError` with the packages to install, in one line."""
     missing = {PACKAGES[name] for name in names if find(name) is None}
     if "clang" in names and not (INCLUDE / HELPERS[0]).exists():
         missing.add(HELPERS[1])
@@ -56,7 +77,7 @@ def need(*names: str) -> None:
 
 
 def need_types() -> None:
-    """Raises `ScenarioError` on a kernel that no law of ours can run in, in one line."""
+    """Raise `ScenarioError` on a kernel in which no law of ours can run, in one line."""
     if not TYPES.exists():
         raise ScenarioError(
             f"attach: found Linux {os.uname().release} without its types ({TYPES}), allowed: 6.4 "
@@ -111,7 +132,7 @@ def _output(*words: str, files: Sequence[int] = ()) -> bytes:
 
 
 def clang(least: int = 0) -> str:
-    """A clang of this version or later. Raises `ScenarioError`."""
+    """Return a clang of this version or later. Raises `ScenarioError`."""
     need("clang")
     newest = sorted(
         (int(at.name.removeprefix("clang-")), str(at))
@@ -130,7 +151,7 @@ def clang(least: int = 0) -> str:
 
 
 def offers(function: str, module: str) -> bool:
-    """Whether this kernel has a function, in itself or in a module."""
+    """Return True if this kernel has a function, in itself or in a module."""
     with suppress(OSError):
         if f"\0{function}\0".encode() in TYPES.read_bytes():
             return True
@@ -171,10 +192,10 @@ def in_memory(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def has_header(law: str) -> bool:
-    """Whether the law is in fixed point."""
+    """Return True if the law is in fixed point."""
     return (BPF / "laws" / f"{law}.h").exists()
 
 
 def hexadecimal(data: bytes) -> Sequence[str]:
-    """Bytes as bpftool takes them."""
+    """Return bytes in the notation of bpftool."""
     return ["hex", *(f"{byte:02x}" for byte in data)]

@@ -16,7 +16,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 
 from forebay._base import registries
 from forebay._native import ScenarioError
-from forebay.linux.device_qdiscs import Qdisc
+from forebay.linux.device_qdiscs import DeviceQdisc
 
 #: Gone with the last law, and with the machine's next start.
 RUN = Path("/run/forebay")
@@ -66,7 +66,7 @@ class Attached:
         One of `programs.FRONTS`, or the kind of the kernel's own qdisc.
     made : list of str
         What was made: "shaper", "tcx", "clsact", "filter".
-    before : list of Qdisc, optional
+    before : list of DeviceQdisc, optional
         The qdiscs that were there; None for the kernel's default.
     program : int
         Identifier of the law's program; 0 before it is loaded, and without one.
@@ -88,7 +88,7 @@ class Attached:
     ecn: bool
     engine: str
     made: list[str] = field(default_factory=list)
-    before: list[Qdisc] | None = None
+    before: list[DeviceQdisc] | None = None
     program: int = 0
     maps: dict[str, int] = field(default_factory=dict)
     boot: str = ""
@@ -221,24 +221,47 @@ def _record(file: Path) -> Attached:
     return attached
 
 
-#: Fields whose types are checked alike, with the type that JSON gives them.
-TYPES: dict[str, type | tuple[type, ...]] = {
-    "device": str,
-    "ifindex": int,
-    "namespace": int,
-    "law": str,
-    "params": dict,
-    "rate_bps": int,
-    "buffer_pkts": (int, float),
-    "packet_bytes": int,
-    "header_bytes": int,
-    "ecn": bool,
-    "engine": str,
-    "made": list,
-    "program": int,
-    "maps": dict,
-    "boot": str,
-}
+def is_device_name(name: str) -> bool:
+    """Return True if Linux could call a device so (dev_valid_name of net/core/dev.c)."""
+    data = os.fsencode(name)
+    forbidden = any(byte in b"/: \t\n\v\f\r\0" for byte in data)
+    return 0 < len(data) <= NAME_BYTES and name not in (".", "..") and not forbidden
+
+
+def _is_identifier(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 32
+
+
+#: What each field of a record must be: its type in JSON, what is true of its value, and the fault.
+RULES: list[tuple[str, type | tuple[type, ...], Callable[[Any], bool], str]] = [
+    ("device", str, is_device_name, "is not the name of a device"),
+    *(
+        (name, int, lambda number: 0 < number < 1 << 64, "is no positive number of 64 bits")
+        for name in ("ifindex", "namespace", "rate_bps", "packet_bytes")
+    ),
+    ("law", str, lambda law: law in registries.laws(), "is not known"),
+    (
+        *("params", dict),
+        lambda params: all(isinstance(value, (str, int, float)) for value in params.values()),
+        "has a value that is neither text nor number",
+    ),
+    ("buffer_pkts", (int, float), lambda pkts: 0 < pkts < math.inf, "is not positive"),
+    ("header_bytes", int, lambda size: 0 <= size < 1 << 16, "is no number of 16 bits"),
+    ("ecn", bool, lambda _: True, ""),
+    (
+        *("engine", str),
+        lambda engine: re.fullmatch(r"[a-z0-9_]{1,15}", engine) is not None,
+        "is not the name of a qdisc",
+    ),
+    ("made", list, lambda words: all(word in MADE for word in words), "has unknown words"),
+    ("program", int, _is_identifier, "is no number of 32 bits"),
+    (
+        *("maps", dict),
+        lambda maps: all(map(_is_identifier, maps.values())),
+        "has an identifier that is no number of 32 bits",
+    ),
+    ("boot", str, lambda _: True, ""),
+]
 
 
 def _validated(value: Any) -> Attached:
@@ -254,47 +277,21 @@ def _validated(value: Any) -> Attached:
     if set(value) != names:
         wrong = ", ".join(sorted(str(name) for name in set(value) ^ names))
         raise RecordError(f"damaged: missing or unknown fields ({wrong})")
-    for name, kind in TYPES.items():
-        if not isinstance(value[name], kind) or (
-            isinstance(value[name], bool) and kind is not bool
-        ):
+    for name, kind, holds, fault in RULES:
+        # True is a number, too.
+        if not isinstance(value[name], kind) or isinstance(value[name], bool) != (kind is bool):
             raise RecordError(f"damaged: {name} has the wrong type")
-    for name in ("ifindex", "namespace", "rate_bps", "packet_bytes"):
-        if not 0 < value[name] < 1 << 64:
-            raise RecordError(f"damaged: {name} is {value[name]}")
-    if not 0 < value["buffer_pkts"] < math.inf or not 0 <= value["header_bytes"] < 1 << 16:
-        raise RecordError("damaged: the buffer or the header is not positive")
-    if not is_device_name(value["device"]):
-        raise RecordError("damaged: device is not the name of a device")
-    if value["law"] not in registries.laws():
-        raise RecordError("damaged: its law is not known")
-    if not re.fullmatch(r"[a-z0-9_]{1,15}", value["engine"]):
-        raise RecordError("damaged: engine is not the name of a qdisc")
-    if not all(word in MADE for word in value["made"]):
-        raise RecordError("damaged: made has unknown words")
-    numbers = [value["program"], *value["maps"].values()]
-    if not all(type(number) is int and 0 <= number < 1 << 32 for number in numbers):
-        raise RecordError("damaged: an identifier is no number of 32 bits")
-    if not all(
-        isinstance(parameter, (str, int, float, bool)) for parameter in value["params"].values()
-    ):
-        raise RecordError("damaged: a parameter is neither text nor number")
+        if not holds(value[name]):
+            raise RecordError(f"damaged: {name} {fault}")
     before = value["before"]
     if before is not None:
         if not isinstance(before, list) or not before:
             raise RecordError("damaged: before is no list of qdiscs")
         try:
-            value["before"] = [Qdisc.from_json(qdisc) for qdisc in before]
+            value["before"] = [DeviceQdisc.from_json(qdisc) for qdisc in before]
         except ValueError as error:
             raise RecordError(f"damaged: {error}") from None
     return Attached(**value)
-
-
-def is_device_name(name: str) -> bool:
-    """Return True if Linux could call a device so (dev_valid_name of net/core/dev.c)."""
-    data = os.fsencode(name)
-    forbidden = any(byte in b"/: \t\n\v\f\r\0" for byte in data)
-    return 0 < len(data) <= NAME_BYTES and name not in (".", "..") and not forbidden
 
 
 # --- the folder, and one command at a time ------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Short transfers over the kernel's own TCP: the two programs that `real` starts on a link.
+"""Short transfers over the kernel's own TCP: the two programs that `link_engine` starts.
 
 `python -m forebay.linux.transfers serve PORT…` takes connections and reads what comes;
 `… send PLAN ZERO` opens them, as the simulator's mice and web sessions do
@@ -81,7 +81,7 @@ class ClientTask:
     sources: list[Source]
 
     def text(self) -> str:
-        """For the command line."""
+        """Return the task as an argument of the command line."""
         table = asdict(self)
         for row, source in zip(table["sources"], self.sources, strict=True):
             row["kind"] = type(source).__name__
@@ -89,7 +89,7 @@ class ClientTask:
 
     @staticmethod
     def from_text(text: str) -> ClientTask:
-        """From the command line."""
+        """Read the argument that `text` wrote."""
         table = _tuples(json.loads(text))
         kinds: dict[str, type[Source]] = {"Mice": Mice, "Web": Web}
         sources = [kinds[row.pop("kind")](**_tuples(row)) for row in table["sources"]]
@@ -97,12 +97,12 @@ class ClientTask:
 
 
 def _tuples(table: dict[str, Any]) -> dict[str, Any]:
-    """JSON has only lists."""
-    return {key: tuple(one) if isinstance(one, list) else one for key, one in table.items()}
+    """Return a table with tuples in place of lists, the only sequence of JSON."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 @dataclass(frozen=True)
-class Found:
+class TransferCounts:
     """The outcome of the transfers within the window of measurement."""
 
     #: Bits per second that receivers acknowledged, all short transfers together.
@@ -112,7 +112,7 @@ class Found:
 
 
 def packets(draw: random.Random, source: Web) -> int:
-    """Packets that hold an object, one at least."""
+    """Return the number of packets that hold an object, one at least."""
     # P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     size: float = source.scale_bytes * ((1 - draw.random()) ** (-1 / source.shape) - 1)
     return max(1, math.ceil(min(size / source.payload_bytes, 2e9)))
@@ -135,8 +135,8 @@ class Client:
         self._acked_bytes = 0
         self._ended_s: list[float] = []
 
-    async def run(self) -> Found:
-        """Runs until the plan's end. Raises a group of `OSError` where a connection fails."""
+    async def run(self) -> TransferCounts:
+        """Run until the plan's end. Raises a group of `OSError` where a connection fails."""
         start_s, end_s = self._plan.measure_s
         acked_bytes = []
         try:
@@ -150,7 +150,7 @@ class Client:
         except* _OverError:
             pass
         before, after = acked_bytes
-        return Found(
+        return TransferCounts(
             short_goodput_bps=8 * (after - before) / (end_s - start_s),
             transfers=sum(start_s < ended_s <= end_s for ended_s in self._ended_s),
         )
@@ -194,7 +194,7 @@ class Client:
             taken.release()
 
     async def _send(self, source: Source, size_packets: int | None, close_s: float | None) -> None:
-        """One connection: `size_packets` packets, or data until `close_s`."""
+        """Send `size_packets` packets over one connection, or data until `close_s`."""
         loop = asyncio.get_running_loop()
         with socket.socket() as connection:
             connection.setblocking(False)
@@ -223,7 +223,7 @@ class Client:
         await asyncio.sleep(self._at(at_s) - asyncio.get_running_loop().time())
 
     def _at(self, time_s: float) -> float:
-        """On the loop's clock."""
+        """Return a time on the loop's clock."""
         return self._zero_s + time_s
 
     def _acknowledged(self) -> int:
@@ -231,7 +231,7 @@ class Client:
 
 
 async def _offer(connection: socket.socket, size_packets: int | None) -> None:
-    """Hands packets to the kernel; None is data without end."""
+    """Hand packets to the kernel; None is data without end."""
     loop = asyncio.get_running_loop()
     # With its options, once it is connected.
     mss = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
@@ -244,14 +244,14 @@ async def _offer(connection: socket.socket, size_packets: int | None) -> None:
 
 
 def _acknowledged(connection: socket.socket) -> int:
-    """Bytes that the receiver has acknowledged."""
+    """Return the number of bytes that the receiver has acknowledged."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
     (acked,) = struct.unpack_from("Q", info, ACKED_AT)
     return int(acked)
 
 
 async def serve(ports: list[int]) -> None:
-    """Takes connections until it is killed, reads what comes, and closes after the sender."""
+    """Accept connections until it is killed, read what comes, and close after the sender."""
     for port in ports:
         # A protocol that does nothing with what it gets.
         await asyncio.get_running_loop().create_server(
@@ -261,23 +261,23 @@ async def serve(ports: list[int]) -> None:
     await asyncio.Event().wait()
 
 
-async def send(plan: ClientTask, zero_s: float) -> Found:
-    """Runs a plan against the link's server."""
+async def send(plan: ClientTask, zero_s: float) -> TransferCounts:
+    """Run a plan against the link's server."""
     return await Client(plan, os.environ["FOREBAY_SERVER"], zero_s).run()
 
 
 def main() -> None:
-    """Runs "serve PORT…" or "send PLAN ZERO"."""
-    what, *rest = sys.argv[1:]
-    if what == "serve":
+    """Run "serve PORT…" or "send PLAN ZERO"."""
+    verb, *rest = sys.argv[1:]
+    if verb == "serve":
         asyncio.run(serve(list(map(int, rest))))
         return
     try:
-        found = asyncio.run(send(ClientTask.from_text(rest[0]), float(rest[1])))
+        counts = asyncio.run(send(ClientTask.from_text(rest[0]), float(rest[1])))
     except* OSError as errors:
         print(f"short transfers: {errors.exceptions[0]}", file=sys.stderr)
         sys.exit(1)
-    print(json.dumps(asdict(found)))
+    print(json.dumps(asdict(counts)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ A picture of a range shades where each curve may be, and has the middle of the r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from forebay.report.style import COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from forebay.control.designed_law import LoopPicture
     from forebay.control.loop import Floats, Loop
     from forebay.control.pi_stabilising_set import RangeDesign
     from forebay.control.queue_estimate import IdentifiedResponse
@@ -164,8 +165,14 @@ def roots(loop: Loop, title: str = "") -> Plot:
     return figure
 
 
-#: What a design draws, by name.
-FIGURES = {"bode": bode, "step": step, "nyquist": nyquist, "nichols": nichols, "roots": roots}
+#: The figures of a loop, by their kind.
+FIGURES: dict[LoopPicture, Callable[[Loop, str], Plot]] = {
+    "bode": bode,
+    "step": step,
+    "nyquist": nyquist,
+    "nichols": nichols,
+    "roots": roots,
+}
 
 
 @styled

@@ -1,4 +1,4 @@
-"""Packets: the runs of a state, and their curves as wide as the plot."""
+"""The packet runs of a state, and their curves as wide as the plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 #: Time between two looks at the runs.
 POLL_S = 0.002
-#: Runs that nobody waits for any more may end by themselves if they need no more than this.
+#: Runs that nobody waits for any more may finish if they need no more than this.
 GRACE_S = 0.15
 #: Points of a curve that is drawn over time: a plot has no more pixels.
 MOST_BINS = 1200
@@ -30,7 +30,7 @@ MOST_BINS = 1200
 PARTS = 120
 #: Points of a distribution.
 STEPS = 160
-#: Of the packets, what a plot of delays shows.
+#: Share of the packets that a plot of delays shows.
 MOST_DELAYS = 0.9995
 #: The columns of the table: what is sent, what waits, what is lost, who gets it.
 NUMBERS = [
@@ -49,14 +49,14 @@ NUMBERS = [
 
 
 class Outdated(Exception):  # noqa: N818 - nothing is wrong
-    """A newer state has come."""
+    """A newer state has come, and nobody waits for the answer any more."""
 
 
 def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
-    """One run for each law. Raises `Outdated`, and `ScenarioError` for a run that fails."""
+    """Run each law once. Raises `Outdated`, and `ScenarioError` for a run that fails."""
     execution.check_memory(plan, execution.cores(), samples=True)
-    wanted = {(0, law, seed) for law in range(len(plan.laws))}
-    batch = plan.start(execution.cores(), only=wanted)
+    keys = {(0, law, seed) for law in range(len(plan.laws))}
+    batch = plan.start(execution.cores(), only=keys)
     start = time.monotonic()
     try:
         while not batch.done:
@@ -76,12 +76,12 @@ def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
 
 
 def times(duration_s: float, bins: int) -> Floats:
-    """Where curves over time have their points: two in each bin."""
+    """Return the times at which curves have their points: two in each bin."""
     return np.asarray((np.arange(2 * bins) + 0.5) * (duration_s / (2 * bins)), float)
 
 
 def curves(plan: Plan, runs: list[Run], sides: list[str], bins: int) -> dict[str, Any]:
-    """What the page draws of them; every curve over the same times."""
+    """Return what the page draws of runs; every curve has the same times."""
     point = plan.points[0]
     time_s = times(point.duration_s, bins)
     # As wide as the laws' delays, and the same for all.
@@ -128,23 +128,23 @@ def _law(point: PointInfo, run: Run, bins: int, delays_s: Floats) -> dict[str, A
 
 
 def warnings(plan: Plan, runs: list[Run]) -> list[str]:
-    """What a reader must know of the numbers, as `forebay run` warns: a law that was measured
-    before it had settled, or that missed its set-point."""
+    """Return the warnings of `forebay run`.
+
+    They are about laws that were measured before they had settled, or that missed their set-point.
+    """
     point = plan.points[0]
     groups = [(0, point, point.laws[run.law], [run]) for run in runs]
-    return [f"{found.law}: {found.text}" for found, _ in steady_state.warnings(groups)]
+    return [f"{warning.law}: {warning.text}" for warning, _ in steady_state.warnings(groups)]
 
 
 def numbers() -> list[dict[str, Any]]:
-    """The rows of the table of numbers, from the metrics' declarations."""
-    return [
-        {"name": it.name, "title": it.title, "unit": it.unit, "scale": it.scale, "doc": it.doc}
-        for it in (METRICS[name] for name in NUMBERS)
-    ]
+    """Return the rows of the table of numbers, from the metrics' declarations."""
+    keys = ("name", "title", "unit", "scale", "doc")
+    return [{key: getattr(METRICS[name], key) for key in keys} for name in NUMBERS]
 
 
 def extremes(values: NDArray[Any], bins: int) -> Floats:
-    """The least and the greatest value in each bin, in the order in which they come."""
+    """Return the least and the greatest value in each bin, in their order of time."""
     values = np.asarray(values, float)
     if len(values) <= 2 * bins:
         at = (np.arange(2 * bins) + 0.5) * len(values) / (2 * bins)
@@ -162,14 +162,14 @@ def extremes(values: NDArray[Any], bins: int) -> Floats:
 
 
 def _sums(values: NDArray[Any]) -> Floats:
-    """Of each part of the run."""
+    """Return the sum in each part of the run."""
     edges = np.linspace(0, len(values), PARTS + 1).astype(int)
     total = np.concatenate([[0.0], np.cumsum(np.asarray(values, float))])
     return np.asarray(np.diff(total[edges]))
 
 
 def _shares(run: Run, at_s: Floats) -> Floats:
-    """Share of packets that waited no longer, in percent."""
+    """Return the share of packets that waited no longer, in percent."""
     counts = np.cumsum(run.delay_packets.astype(float))
     if not len(counts) or counts[-1] == 0:
         return np.full(len(at_s), np.nan)
@@ -185,8 +185,7 @@ def _quantile_s(run: Run, share: float) -> float:
 
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float | None]:
-    """For JSON, which knows no NaN."""
-    found: list[float | None] = quantities.finite(
-        np.round(np.asarray(values, float), digits).tolist()
-    )
-    return found
+    """Return rounded values for JSON, which knows no NaN."""
+    rounded = np.round(np.asarray(values, float), digits).tolist()
+    finite: list[float | None] = quantities.finite(rounded)
+    return finite

@@ -1,4 +1,4 @@
-"""A state as an experiment: the scenario that the studio started with, and what was changed.
+"""The experiment of a state: the scenario that the studio started with, and the changes to it.
 
 What the page does not show stays as the file has it. A state that changes nothing is the file, at
 its sweep's first point and with its first two laws.
@@ -21,20 +21,24 @@ from forebay._base import quantities, registries
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.scenario.builder import ACCESS_BPS, Law, typed
-from forebay.studio.controls import BY_KEY
-from forebay.studio.state import SIDES, LawChoice, State
+from forebay.studio.state import BY_KEY, SIDES, LawChoice, State
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo
 
 Tables = MutableMapping[str, Any]
+#: The parameters of each side's law.
+Laws = Mapping[str, list[tuple[str, str]]]
 
 START = Path(__file__).with_name("start.toml")
-#: Round trips that a spread is dealt over.
+#: Number of round trips over which a spread is distributed.
 ROUND_TRIPS = 5
+MICE = "mice"
+#: Kinds of traffic whose flows end by themselves.
+SHORT = (MICE, "web", "pages", "video")
 #: Keys of a `[[law]]` that are no parameters.
 NOT_PARAMS = ("kind", "label", "queue")
-#: What each event of `controls.EVENTS` sets, by a factor on it.
+#: The quantity that each event of the state changes, and the factor.
 CHANGES = {
     "more-flows": ("flows", 2.0),
     "fewer-flows": ("flows", 0.5),
@@ -47,26 +51,32 @@ CHANGES = {
 class BaseScenario:
     """The scenario that the studio was started with.
 
-    name: of its file; a remark says what of it the page leaves out.
+    Attributes
+    ----------
+    name : str
+        Name of its file.
+    main : int
+        Index of the traffic that the page sets.
+    remark : str
+        What of the scenario the page leaves out.
+    designed : frozenset of int
+        Indices of the laws that ask for a design.
     """
 
     name: str
     text: str
     tables: Mapping[str, Any]
     point: PointInfo
-    #: index of the traffic that the page sets
     main: int
     remark: str
-    #: indices of the laws that ask for a design
     designed: frozenset[int]
 
     @staticmethod
     def from_source(source: str | os.PathLike[str] | None) -> BaseScenario:
-        """Reads a scenario file, or the studio's own. Raises `ScenarioError`."""
+        """Read a scenario file, or the studio's own. Raises `ScenarioError`."""
         name, contents = experiment.text_of(source or START)
-        read = experiment.FilesBeside(name)
         # It reads the file with all its rules; what follows takes the same tables.
-        plan = _native.plan(contents, name, read=read)
+        plan = _native.plan(contents, name, read=experiment.FilesBeside(name))
         text = contents.decode()
         if plan.designed:
             # The page has the first point.
@@ -76,7 +86,9 @@ class BaseScenario:
         designed = frozenset(law.law for law in plan.designed)
         point = plan.points[0]
         mains = [
-            i for i, it in enumerate(point.traffic) if it.tcp is not None and not _short(it.kind)
+            i
+            for i, traffic in enumerate(point.traffic)
+            if traffic.tcp is not None and traffic.kind not in SHORT
         ]
         if not mains:
             raise ScenarioError(f"{name}: traffic: found no long flows of TCP, allowed: some")
@@ -96,16 +108,16 @@ class BaseScenario:
 
     @property
     def label(self) -> str:
-        """The file's name; empty for the studio's own."""
+        """The name of the file without its folder; empty for the studio's own."""
         return "" if self.name == os.fspath(START) else Path(self.name).name
 
     @cached_property
     def start(self) -> State:
-        """What the page shows at first."""
+        """The first state of the page."""
         link, main = self.point.links[0], self.point.traffic[self.main]
         buffer = link.buffer_pkts or (link.buffer_bytes or 0) / main.packet_bytes
         low, high = min(main.rtts_s), max(main.rtts_s)
-        mice = [it.flows for it in self.point.traffic if it.kind == MICE]
+        mice = [traffic.flows for traffic in self.point.traffic if traffic.kind == MICE]
         laws = [self._choice(i) for i in range(len(self.tables["law"][: len(SIDES)]))]
         state = State(
             rate=link.rate_bps,
@@ -123,12 +135,12 @@ class BaseScenario:
             a=laws[0],
             b=laws[1] if len(laws) > 1 else None,
         )
-        for key, it in BY_KEY.items():
-            value = getattr(state, key)
-            if it.kind not in ("choice", "flag") and not it.low <= value <= it.high:
-                allowed = f"{it.write(it.low)} to {it.write(it.high)} in the studio"
+        for key, control in BY_KEY.items():
+            value, low, high = getattr(state, key), control.low, control.high
+            if control.kind not in ("choice", "flag") and not low <= value <= high:
+                text, least, most = map(control.write, (value, low, high))
                 raise ScenarioError(
-                    f'{self.name}: {key}: found "{it.write(value)}", allowed: {allowed}'
+                    f'{self.name}: {key}: found "{text}", allowed: {least} to {most} in the studio'
                 )
         return state
 
@@ -143,12 +155,12 @@ class BaseScenario:
         designed = index in self.designed and registries.law(table["kind"])["has_rule"]
         return LawChoice(table["kind"], designed, tuple(sorted(params)))
 
-    def tables_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Tables:
-        """The scenario of a state; `laws` has the parameters of each side."""
+    def tables_of(self, state: State, laws: Laws) -> Tables:
+        """Return the scenario of a state; `laws` has the parameters of each side."""
         return self._apply(copy.deepcopy(dict(self.tables)), state, laws)
 
-    def toml(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> str:
-        """The same as a file, with the comments of the one that the studio started with."""
+    def toml(self, state: State, laws: Laws) -> str:
+        """Return the scenario as a file, with the comments of the one at the start."""
         import tomlkit
 
         document = tomlkit.parse(self.text)
@@ -164,21 +176,21 @@ class BaseScenario:
         # Tables that were added stand apart as those of the file do.
         return re.sub(r"^([^#\n].*)\n(?=\[\[)", r"\1\n\n", text, flags=re.MULTILINE)
 
-    def text_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> bytes:
-        """The same in short, to be run."""
+    def text_of(self, state: State, laws: Laws) -> bytes:
+        """Return the scenario without comments, to be run."""
         from forebay.scenario.builder import toml
 
         return toml(self.tables_of(state, laws)).encode()
 
-    def alone(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> dict[str, bytes]:
-        """A scenario for each side, with its law alone."""
+    def alone(self, state: State, laws: Laws) -> dict[str, bytes]:
+        """Return a scenario for each side, with its law alone."""
         return {
             side: self.text_of(replace(state, a=choice, b=None), {SIDES[0]: laws[side]})
             for side, choice in state.choices
         }
 
-    def plan(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Plan:
-        """What is to be run. Raises `ScenarioError`."""
+    def plan(self, state: State, laws: Laws) -> Plan:
+        """Return the plan of a state. Raises `ScenarioError`."""
         text = self.text_of(state, laws)
         try:
             return _native.plan(text, self.name, read=experiment.FilesBeside(self.name))
@@ -187,11 +199,9 @@ class BaseScenario:
             line = str(error).removeprefix(f"{self.name}:")
             raise ScenarioError(line.lstrip("0123456789: ")) from None
 
-    def _apply(
-        self, doc: Tables, state: State, laws: Mapping[str, list[tuple[str, str]]]
-    ) -> Tables:
+    def _apply(self, doc: Tables, state: State, laws: Laws) -> Tables:
         start = self.start
-        write = {key: it.write(getattr(state, key)) for key, it in BY_KEY.items()}
+        write = {key: control.write(getattr(state, key)) for key, control in BY_KEY.items()}
         new = {key for key in BY_KEY if getattr(state, key) != getattr(start, key)}
         link, main = doc["bottleneck"], doc["traffic"][self.main]
         for key in new & {"rate", "buffer"}:
@@ -232,11 +242,11 @@ class BaseScenario:
         return doc
 
     def _mice(self, doc: Tables, state: State, write: Mapping[str, str]) -> None:
-        there = [i for i, it in enumerate(doc["traffic"]) if it["kind"] == MICE]
-        if there and state.mice:
-            doc["traffic"][there[0]]["flows"] = state.mice
-        elif there:
-            del doc["traffic"][there[0]]
+        mice = [i for i, traffic in enumerate(doc["traffic"]) if traffic["kind"] == MICE]
+        if mice and state.mice:
+            doc["traffic"][mice[0]]["flows"] = state.mice
+        elif mice:
+            del doc["traffic"][mice[0]]
         else:
             main = doc["traffic"][self.main]
             doc["traffic"].append(
@@ -244,37 +254,27 @@ class BaseScenario:
                 | {key: main[key] for key in ("access",) if key in main}
             )
 
-    def _laws(
-        self, doc: Tables, state: State, laws: Mapping[str, list[tuple[str, str]]]
-    ) -> list[dict[str, Any]]:
+    def _laws(self, doc: Tables, state: State, laws: Laws) -> list[dict[str, Any]]:
         tables, labels = [], []
         for index, (side, choice) in enumerate(state.choices):
             before = doc["law"][index] if index < len(doc["law"]) else {}
             same = before.get("kind") == choice.kind
-            kept = {k: before[k] for k in ("label", "queue") if same and k in before}
-            label = kept.get("label") or choice.kind
+            own = {k: before[k] for k in ("label", "queue") if same and k in before}
+            label = own.get("label") or choice.kind
             if label in labels:
-                kept["label"] = f"{label} {side.upper()}"
+                own["label"] = f"{label} {side.upper()}"
             labels.append(label)
             params = laws.get(side, list(choice.params))
-            tables.append(Law(choice.kind, ()).table() | kept | {k: typed(v) for k, v in params})
+            tables.append(Law(choice.kind, ()).table() | own | {k: typed(v) for k, v in params})
         return tables
 
-    def python(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> str:
-        """A snippet that runs the same from Python."""
+    def python(self, state: State, laws: Laws) -> str:
+        """Return a snippet that runs the scenario from Python."""
         text = self.toml(state, laws).strip("\n").replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
         return (
             f'import forebay\n\nSCENARIO = """\n{text}\n"""\n\nresult = forebay.run(SCENARIO)\n'
             'print(result)\nresult.plot().savefig("queue.png")\n'
         )
-
-
-MICE = "mice"
-
-
-def _short(kind: str) -> bool:
-    """Whether flows of this kind end by themselves."""
-    return kind in {MICE, "web", "pages", "video"}
 
 
 def _round_trips(state: State) -> str | list[str]:
@@ -285,8 +285,10 @@ def _round_trips(state: State) -> str | list[str]:
 
 
 def _place(tables: Tables, key: str, value: Any) -> None:
-    """Sets what a sweep sets, and takes it out of the sweep; what is set by a name of its own
-    stays there as its only value."""
+    """Set the first value of a sweep in the tables, and take it out of the sweep.
+
+    A key that no table has by this name stays in the sweep as its only value.
+    """
     section, _, rest = key.partition(".")
     if section == "bottleneck" and rest in BY_KEY:
         tables["bottleneck"][rest] = value
@@ -298,13 +300,15 @@ def _place(tables: Tables, key: str, value: Any) -> None:
         if not isinstance(entries, list):
             tables["sweep"][key] = [value]
             return
-        found = [
-            it for i, it in enumerate(entries) if name in (str(i), it.get("label"), it.get("kind"))
+        matching = [
+            entry
+            for i, entry in enumerate(entries)
+            if name in (str(i), entry.get("label"), entry.get("kind"))
         ]
-        if not found or "." in last:
+        if not matching or "." in last:
             tables["sweep"][key] = [value]
             return
-        for it in found:
-            it[last] = value
+        for entry in matching:
+            entry[last] = value
     if key in tables.get("sweep", {}):
         del tables["sweep"][key]

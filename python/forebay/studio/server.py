@@ -1,4 +1,4 @@
-"""Serves the studio on loopback, to the one who knows its address.
+"""The server of the studio on loopback, for whoever knows its address.
 
 Other pages in the same browser and other users of the machine can reach a port of loopback. So
 the address holds a secret, and whoever names another host or comes from another origin is
@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketClose
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay.report.templates import WEB
-from forebay.studio.address import HOST
+from forebay.studio import HOST
 
 if TYPE_CHECKING:
     import socket
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
 #: Connections that may wait without a whole request at a time, and how long each of them may.
 MOST_WAITING, REQUEST_S = 64, 5.0
-#: How long pages have to close when the studio ends.
+#: Time that pages have to close when the studio ends.
 PATIENCE_S = 1
 
-#: Nothing but what this server has: no script in the page, no address outside.
+#: The page may load only what this server has: no script in the page, no address outside.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,7 +58,7 @@ HEADERS = [
 
 
 class Gate:
-    """Lets in what names this host, comes from this page, and has the token in its path."""
+    """Admits requests that name this host, come from this page, and have the token."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class Gate:
         await self._app(inner, receive, send_closed)
 
     def _refusal(self, scope: Scope) -> str:
-        """Why not; empty for what may come in."""
+        """Return the reason of a refusal; empty for a request that is admitted."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
@@ -149,24 +149,24 @@ class HurriedProtocol(H11Protocol):
 
 
 def application(base: BaseScenario, port: int, token: str, link: Path | None) -> ASGIApp:
-    """The page, what it is made of, and its socket."""
+    """Return the application: the page, its files, and its socket."""
     pages: set[WebSocket] = set()
 
     async def page(_: Request) -> Response:
         return FileResponse(WEB / "studio.html")
 
-    async def talk(it: WebSocket) -> None:
-        await it.accept()
+    async def talk(socket: WebSocket) -> None:
+        await socket.accept()
         if len(pages) >= MOST_PAGES:
-            await it.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
+            await socket.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
             return
         # Counted at once: while the first session loads, any number of pages may come.
-        pages.add(it)
+        pages.add(socket)
         try:
-            session = (await asyncio.to_thread(_session))(it, base, link)
+            session = (await asyncio.to_thread(_session))(socket, base, link)
             await session.serve()
         finally:
-            pages.discard(it)
+            pages.discard(socket)
 
     routes = [
         Route("/", page),
@@ -177,7 +177,13 @@ def application(base: BaseScenario, port: int, token: str, link: Path | None) ->
 
 
 def serve(base: BaseScenario, listening: socket.socket, token: str, link: Path | None) -> None:
-    """Serves on a port that listens already, until Ctrl-C; `link` is the socket of a real one."""
+    """Serve on a listening port until Ctrl-C.
+
+    Parameters
+    ----------
+    link : Path, optional
+        The socket of a real link.
+    """
     config = uvicorn.Config(
         application(base, listening.getsockname()[1], token, link),
         log_level="critical",

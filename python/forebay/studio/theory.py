@@ -1,9 +1,9 @@
-"""What control theory and the fluid model say of a state."""
+"""The control theory and the fluid model of a state."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -33,39 +33,58 @@ Floats = NDArray[np.float64]
 #: Frequencies of a Bode plot, points of a step response, cells along an axis of a map; fewer where
 #: each cell has the modes of another sender.
 FREQUENCIES, POINTS, CELLS, FEW_CELLS = 240, 300, 40, 24
-#: Maps that are kept: moving along their axes needs no other one.
+#: Number of maps that are kept: moving along their axes needs no other one.
 KEPT = 16
 #: Decades of frequency below and above the crossover.
 BELOW, ABOVE = 100.0, 30.0
 
 
+def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return what `loops`, `fluid` or `maps` calculates, for the process of the studio.
+
+    Raises `ScenarioError`, also for a fault of ours, which the page shows.
+    """
+    calculate: dict[str, Callable[..., dict[str, Any]]] = {
+        "loops": loops,
+        "fluid": fluid,
+        "maps": maps,
+    }
+    try:
+        return calculate[name](*arguments)
+    except ScenarioError:
+        raise
+    except Exception as error:
+        text = f"{name}: theory failed here, {type(error).__name__}: {error}"
+        raise ScenarioError(text) from error
+
+
 def loops(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
-    """Bode plot, margins and step response of each law; a text where there is no loop."""
-    found: dict[str, Loop] = {}
-    said: dict[str, Any] = {}
+    """Return Bode plot, margins and step response of each law; a reason where it has no loop."""
+    law_loops: dict[str, Loop] = {}
+    curves: dict[str, Any] = {}
     for side, choice in state.choices:
         loop = _loop(state, choice, laws[side].params)
         if isinstance(loop, str):
-            said[side] = {"reason": loop}
+            curves[side] = {"reason": loop}
         else:
-            found[side] = loop
-    if not found:
-        return {"laws": said}
-    centres = [_centre(loop) for loop in found.values()]
+            law_loops[side] = loop
+    if not law_loops:
+        return {"laws": curves}
+    centres = [_centre(loop) for loop in law_loops.values()]
     omega = np.geomspace(min(centres) / BELOW, max(centres) * ABOVE, FREQUENCIES)
-    spans = [_span_s(loop) for loop in found.values()]
+    spans = [_span_s(loop) for loop in law_loops.values()]
     time_s = np.linspace(0, max(spans), POINTS)
-    for side, loop in found.items():
-        said[side] = _bode(loop, omega) | _step(loop, time_s) | {"margins": _margins(loop)}
+    for side, loop in law_loops.items():
+        curves[side] = _bode(loop, omega) | _step(loop, time_s) | {"margins": _margins(loop)}
     return {
         "omega": [float(f"{w:.5g}") for w in omega],
         "step_s": [float(f"{t:.5g}") for t in time_s],
-        "laws": said,
+        "laws": curves,
     }
 
 
 def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
-    """The loop, or why there is none."""
+    """Return the loop, or the reason why there is none."""
     if state.growth is None:
         return _unknown(state)
     try:
@@ -89,12 +108,12 @@ def _unknown(state: State) -> str:
 
 def _centre(loop: Loop) -> float:
     margins = loop.margins
-    known = [w for w in (margins.crossover_rad_s, margins.phase_crossover_rad_s) if w == w]
-    return math.exp(float(np.mean(np.log(known)))) if known else 1 / loop.point.rtt_s
+    centres = [w for w in (margins.crossover_rad_s, margins.phase_crossover_rad_s) if w == w]
+    return math.exp(float(np.mean(np.log(centres)))) if centres else 1 / loop.point.rtt_s
 
 
 def _bode(loop: Loop, omega: Floats) -> dict[str, Any]:
-    """Gain and phase; nothing above half the sampling frequency."""
+    """Return gain and phase; None above half the sampling frequency."""
     inside = omega <= loop.highest_rad_s
     response = loop.response(omega[inside])
     gain_db = 20 * np.log10(np.maximum(np.abs(response), 1e-12))
@@ -135,7 +154,7 @@ def _margins(loop: Loop) -> dict[str, Any]:
 
 
 def maps(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
-    """Stability maps over flows and RTT of each side; a text where there is none."""
+    """Return stability maps over flows and RTT of each side; a reason where there is none."""
     axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
     # Moving along their axes needs no other map.
     link = replace(state, flows=1, rtt=1e-3 * axes[1][1]).link
@@ -151,7 +170,7 @@ def maps(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
 
 
 def _axis(at: float, low: float, high: float) -> tuple[float, float]:
-    """A span that holds a value; wider by decades where it has to be."""
+    """Return a span that holds a value; wider by decades where it has to be."""
     while at < 1.5 * low and low > 1:
         low /= 10
     while at > 0.8 * high:
@@ -167,7 +186,7 @@ def _map(
     link: LoadedLink,
     axes: tuple[tuple[float, float], ...],
 ) -> dict[str, Any] | str:
-    """A map, or why there is none."""
+    """Return a map, or the reason why there is none."""
     flows, (low_ms, high_ms) = axes
     cells = CELLS if growth == PLAIN else FEW_CELLS
     try:
@@ -189,14 +208,19 @@ def _map(
 
 
 def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int) -> dict[str, Any]:
-    """The queue of each side in the fluid model, over the times of the packets' curves.
+    """Return the queue of each side in the fluid model, at the times of the packets' curves.
 
-    scenarios: of each side, with its law alone. tcp: the flows' sender; windows of all but Reno's
-    are those of `sawtooth`, which are nearer to packets.
+    Parameters
+    ----------
+    scenarios : dict
+        The scenario of each side, with its law alone.
+    tcp : str
+        The flows' sender. Windows of all but Reno's are those of `sawtooth`, which are nearer to
+        packets.
     """
     sawtooth = registries.window_law(tcp, marked=True) != PLAIN
     time_s = times(duration_s, bins)
-    found: dict[str, Any] = {}
+    queues: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
             # The file's seeds are for packets; one run of the fluid is one curve.
@@ -206,8 +230,8 @@ def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
             )
             (trace,) = Traces(whole_result(fluid_experiment))
         except ScenarioError as error:
-            found[side] = {"reason": plain(error, experiment.NO_FILE)}
+            queues[side] = {"reason": plain(error, experiment.NO_FILE)}
             continue
         queue = np.interp(time_s, trace.time_s, trace.queue_pkts[0])
-        found[side] = {"queue_pkts": np.round(queue, 1).tolist()}
-    return {"laws": found}
+        queues[side] = {"queue_pkts": np.round(queue, 1).tolist()}
+    return {"laws": queues}

@@ -1,48 +1,71 @@
-"""Candidates for a range of links, and the goal that chooses among them.
+"""The candidates of a tuning, the goal that chooses among them, and their linear models.
 
 The file of each law declares its search space: axes, searched in the logarithm, and the parameters
-at a point on them. The search moves only the numbers that the papers' design rules set; the others
-keep their defaults. A law without a linear model has a short list of settings instead; only packets
-can judge them.
+at a point of them. A search moves only the numbers that the papers' design rules set; the others
+keep their defaults. A law without a linear model has a short list of settings instead, which only
+packets can judge.
+
+A router has fewer laws and parameters: a qdisc counts some of them in steps, and bounds others.
+Candidates for a router are rounded to its steps before they are judged, and those that it cannot
+have are left out, with the reason.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from forebay import _native
-from forebay._base import registries
+from forebay._base import quantities, registries
 from forebay._base.registries import baseline
 from forebay._native import ScenarioError, SearchSpace
-from forebay.control import fitted_gains
+from forebay.control import disturbances, fitted_gains
 from forebay.control.fitted_gains import OperatingRange
 from forebay.control.loaded_link import PLAIN
+from forebay.control.loop import Loop, count_loops
+from forebay.control.plants import plant_on
+from forebay.linux import programs
+from forebay.scenario import router
 from forebay.scenario.builder import Law
-from forebay.tuning import local_models, router_laws
-from forebay.tuning.ranges import Condition, Ranges
+from forebay.tuning.ranges import OperatingPoint, Ranges
+
+if TYPE_CHECKING:
+    from forebay._native import TcWords
 
 Params = tuple[tuple[str, str], ...]
+#: A point of a search space, by the names of its axes.
+Point = Mapping[str, float]
 
+#: Largest |1/(1 + L)| allowed at any operating point: leaves at least 6 dB and 29° (Åström and
+#: Hägglund 2006).
+SENSITIVITY = 2.0
+#: Share of the range's fewest flows from which on margins count, and of a point's flows below which
+#: some of them are left to timeouts.
+NEARLY_ALL = 1 - 1e-6
 #: Axes that are a set-point: a queue, or a delay.
 SET_POINTS = ("target", "delay")
-Point = Mapping[str, float]
-#: Shares of a law's usual set-point that a router may have, too.
+#: Multiples of a law's usual set-point that a router may have, too.
 TARGET_SHARES = (1 / 3, 2 / 3, 2.0)
+#: The kinds of router, and what each of them has.
+CHOICES = {
+    "linux": "the qdiscs of Linux",
+    "attach": "the qdiscs of Linux and the laws that forebay attach installs",
+}
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal of the user.
-
-    give_up: largest share of the goodput to give up, anywhere in the range.
-    least: the number to minimise under the worst condition, "delay_p95_s" or "deviation_s".
-    """
+    """A goal of the user."""
 
     name: str
+    #: Largest share of the goodput to give up, anywhere in the range.
     give_up: float
+    #: The number to minimise at the worst point: "delay_p95_s" or "deviation_s".
     least: str
 
 
@@ -56,25 +79,178 @@ GOALS = {
 }
 
 
+# --- linear models ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """The linear model of a law at one operating point.
+
+    Attributes
+    ----------
+    flows : float
+        Flows that the model counts: at most as many as have ten packets in flight each.
+    held : bool
+        True if that load is within the range, so that margins count.
+    queue_pkts : float
+        Queue at the equilibrium.
+    gain_db : float
+        Least change of the gain to oscillation; negative for an unstable loop.
+    sensitivity : float
+        Largest |1/(1 + L)|.
+    noise_pkts, load_pkts : float
+        Standard deviation of the queue caused by TCP's own losses, and by changes of the load.
+    """
+
+    point: OperatingPoint
+    flows: float
+    held: bool
+    queue_pkts: float
+    capacity_pkts_per_s: float
+    stable: bool
+    gain_db: float
+    sensitivity: float
+    noise_pkts: float
+    load_pkts: float
+    #: The loop, for its exact margins.
+    loop: Loop
+
+    @property
+    def deviation_pkts(self) -> float:
+        """Standard deviation of the queue, by both causes."""
+        return math.hypot(self.noise_pkts, self.load_pkts)
+
+    @property
+    def timeouts(self) -> bool:
+        """True if there are more flows than the model counts."""
+        return self.flows < NEARLY_ALL * self.point.flows
+
+    @property
+    def idle(self) -> float:
+        """Share of time with an empty queue at constant load, for a Gaussian queue."""
+        if self.noise_pkts == 0:
+            return 0.0
+        return 0.5 * math.erfc(self.queue_pkts / self.noise_pkts / math.sqrt(2))
+
+    @property
+    def delay_p95_s(self) -> float:
+        """95th percentile of the queuing delay, for a Gaussian queue."""
+        return (self.queue_pkts + 1.645 * self.deviation_pkts) / self.capacity_pkts_per_s
+
+    @property
+    def deviation_s(self) -> float:
+        """Standard deviation of the queuing delay, by both causes."""
+        return self.deviation_pkts / self.capacity_pkts_per_s
+
+    @property
+    def noise_delay_s(self) -> float:
+        """Standard deviation of the queuing delay at constant load."""
+        return self.noise_pkts / self.capacity_pkts_per_s
+
+
+#: Models at several points; None where the law has no equilibrium within the buffer.
+LocalModels = Sequence[LocalModel | None]
+
+
+def local_models_at(
+    law: str,
+    params_at: Callable[[OperatingPoint, float], Sequence[tuple[str, str]]],
+    queue_pkts: float | Callable[[OperatingPoint], float],
+    ranges: Ranges,
+    points: Sequence[OperatingPoint],
+) -> list[LocalModel | None]:
+    """Return the linear model of a law at each point.
+
+    Parameters
+    ----------
+    params_at : callable
+        Parameters at a point with a number of flows; they differ only in what a law adapts by
+        itself.
+    queue_pkts : float or callable
+        Approximate equilibrium queue, for all points or for each.
+
+    Returns
+    -------
+    list of LocalModel or None
+        None where the law has no equilibrium within the buffer.
+
+    Raises
+    ------
+    ScenarioError
+        If a parameter is wrong.
+    """
+    loops: list[Loop | None] = []
+    counts = []
+    for point in points:
+        about = queue_pkts(point) if callable(queue_pkts) else queue_pkts
+        flows = ranges.native.active_flows(point.plain, about)
+        # A law that estimates the load takes the flows for Reno's.
+        params = list(params_at(point, ranges.reno_flows(point, flows, about)))
+        counts.append(flows)
+        loop = plant_on(ranges.link(point, flows), law, params).loop_at(flows, point.rtt_s)
+        outside = loop is None or loop.model["queue_pkts"] > ranges.buffer_pkts
+        loops.append(None if outside else loop)
+    verdicts = iter(count_loops([loop for loop in loops if loop is not None]))
+
+    def model(point: OperatingPoint, flows: float, loop: Loop) -> LocalModel:
+        gain_db, stable = next(verdicts)
+        held = flows > NEARLY_ALL * ranges.flows[0]
+        queue, capacity = loop.model["queue_pkts"], loop.point.capacity_pkts_per_s
+        deviations = disturbances.queue_deviations(loop)
+        return LocalModel(
+            point, flows, held, queue, capacity, stable, gain_db, *deviations, loop=loop
+        )
+
+    rows = zip(points, counts, loops, strict=True)
+    return [None if loop is None else model(point, flows, loop) for point, flows, loop in rows]
+
+
+def keeps_margins(local: LocalModels) -> bool:
+    """Return True if each point has a stable equilibrium with a bounded sensitivity peak."""
+    if not local or None in local:
+        return False
+    return all(model.stable and model.sensitivity <= SENSITIVITY for model in counted(local))
+
+
+def counted(local: LocalModels) -> list[LocalModel]:
+    """Return the models whose margins count: loads within the range, or else all of them."""
+    models = [model for model in local if model is not None]
+    return [model for model in models if model.held] or models
+
+
+# --- candidates ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A law with its parameters.
 
-    origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
-        parameters or a design rule's, "retargeted" for the papers' gains with a tuned set-point.
-    point: on the axes of its space, where it was searched.
-    local: the linear model under each condition; empty for a law without one.
-    keeps: whether it keeps the margins everywhere.
-    share: its set-point as a share of the one that the search gave, and searched_as: the label of
-    what that gave. fastest: whether with the largest integral of the calm set.
+    Attributes
+    ----------
+    origin : str
+        "tuned" by the model, "listed" where only packets can judge, "default" for the parameters
+        of the papers or of a design rule, "retargeted" for the papers' gains with a tuned
+        set-point.
+    point : dict
+        Its point of the search space; empty where it was not searched.
+    local : tuple of LocalModel or None
+        Its linear models at the ranges' points; empty for a law without one.
+    keeps : bool
+        True if it keeps its margins everywhere.
+    share : float
+        Its set-point as a multiple of the one that the search gave.
+    searched_as : str
+        Label of what the search gave.
+    fastest : bool
+        True with the largest integral gain that keeps the margins.
     """
 
     law: str
     label: str
     params: Params
     origin: str
-    point: Mapping[str, float] = field(default_factory=dict)
-    local: tuple[local_models.LocalModel | None, ...] = ()
+    point: Point = field(default_factory=dict)
+    local: tuple[LocalModel | None, ...] = ()
     keeps: bool = False
     share: float = 1.0
     searched_as: str = ""
@@ -82,22 +258,30 @@ class Candidate:
 
     @property
     def first_label(self) -> str:
-        """Its label before its set-point was moved."""
+        """The label before the set-point was moved."""
         return self.searched_as or self.label
 
     @property
     def settings(self) -> str:
-        """Its parameters in a line; empty for the defaults."""
+        """The parameters on one line; empty for the defaults."""
         return ", ".join(f"{name} = {value}" for name, value in self.params)
 
     @property
     def table(self) -> Law:
-        """Its [[law]] of a scenario."""
+        """The `[[law]]` of a scenario."""
         return Law(self.law, self.params, self.label)
+
+    @property
+    def set_point(self) -> Params:
+        """The parameter that has the set-point; none of a law of thresholds."""
+        key = registries.law(self.law)["set_point"]
+        return tuple((name, value) for name, value in self.params if name == key)
 
 
 @dataclass(frozen=True)
 class SearchAxis:
+    """An axis of a search space, with its ends."""
+
     name: str
     low: float
     high: float
@@ -105,8 +289,7 @@ class SearchAxis:
 
 @dataclass(frozen=True)
 class Space:
-    """The search space of a law: axes, and the parameters at a point on them; no axes where a
-    region takes its place."""
+    """The search space of a law; without axes where a `Region` takes its place."""
 
     law: str
     axes: tuple[SearchAxis, ...]
@@ -115,50 +298,61 @@ class Space:
     fixed: Params = field(default=(), kw_only=True)
 
     def params(self, point: Point) -> Params:
+        """Return the parameters at a point. Raises `ScenarioError` where there are none."""
         return _texts(self.native.params(self._values(point))) + self.fixed
 
-    def queue_pkts(self, point: Point, condition: Condition) -> float:  # noqa: ARG002
-        """About where the queue settles."""
+    def queue_pkts(self, point: Point, at: OperatingPoint) -> float:  # noqa: ARG002
+        """Return the approximate equilibrium queue."""
         return self.native.queue_pkts(self._values(point))
 
-    def adapted(self, point: Point, condition: Condition, flows: float) -> Params:
-        """The parameters that the law sets by itself, with this number of flows."""
-        return _texts(self.native.adapted(self._values(point), condition.plain, flows))
+    def adapted(self, point: Point, at: OperatingPoint, flows: float) -> Params:
+        """Return the parameters that the law sets by itself with this number of flows."""
+        return _texts(self.native.adapted(self._values(point), at.plain, flows))
 
     def local(
-        self, point: Point, ranges: Ranges, conditions: Sequence[Condition]
-    ) -> list[local_models.LocalModel | None]:
-        """The linear model of a point under each condition."""
+        self, point: Point, ranges: Ranges, points: Sequence[OperatingPoint]
+    ) -> list[LocalModel | None]:
+        """Return the linear models of a point of the space at operating points."""
         fixed = self.params(point)
 
-        def params_at(condition: Condition, flows: float) -> Params:
-            return fixed + self.adapted(point, condition, flows) if self.axes else fixed
+        def params_at(at: OperatingPoint, flows: float) -> Params:
+            return fixed + self.adapted(point, at, flows) if self.axes else fixed
 
-        def about(condition: Condition) -> float:
-            return self.queue_pkts(point, condition)
-
-        return local_models.local_models_at(self.law, params_at, about, ranges, conditions)
+        return local_models_at(
+            self.law, params_at, lambda at: self.queue_pkts(point, at), ranges, points
+        )
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
-        """The point with `share` of its set-point; None for a space without an axis of it."""
+        """Return the point with `share` of its set-point; None for a space without that axis."""
         for axis in self.axes:
             if axis.name in SET_POINTS:
                 return {**point, axis.name: share * point[axis.name]}
         return None
+
+    def candidate(self, goal: Goal, point: Point, local: LocalModels) -> Candidate:
+        """Return what a search for a goal gave: a point with its models."""
+        label, params = f"{self.law} for {goal.name}", self.params(point)
+        return Candidate(
+            *(self.law, label, params, "tuned", point, tuple(local)),
+            keeps=keeps_margins(local),
+            searched_as=label,
+        )
 
     def _values(self, point: Point) -> list[float]:
         return [point[axis.name] for axis in self.axes]
 
 
 def distinct_label(label: str, taken: Collection[str]) -> str:
-    """The label, or with a number where another candidate has it: shares of set-points round
-    alike, and a label is what a candidate is found by."""
+    """Return a label that no other candidate has, with a number if need be.
+
+    Multiples of set-points may round alike, and a label identifies a candidate.
+    """
     numbered = (f"{label} #{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain([label], numbered) if one not in taken)
+    return next(name for name in itertools.chain([label], numbered) if name not in taken)
 
 
 def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
-    """Return the laws asked for, or all that the ranges allow.
+    """Return the laws that were asked for, or all that the ranges allow.
 
     Raises
     ------
@@ -170,27 +364,31 @@ def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
         if law not in names:
             raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
     if ranges is not None and ranges.router:
-        names = [law for law in names if router_laws.is_known(law, ranges)]
+        names = [law for law in names if _router_has(law, ranges)]
         for law in laws:
             if law not in names:
                 raise ScenarioError(
-                    f'--law: "{law}" is none of {router_laws.CHOICES[ranges.router]}; '
+                    f'--law: "{law}" is none of {CHOICES[ranges.router]}; '
                     f"choose among {', '.join(names)}"
                 )
     return list(dict.fromkeys(laws)) or names
 
 
 def is_coupled(law: str) -> bool:
-    """Whether a law tells classic flows and those of L4S apart."""
+    """Return True if a law distinguishes classic flows from those of L4S."""
     return law in registries.laws() and registries.law(law)["coupled"]
 
 
 def space(law: str, ranges: Ranges) -> Space | None:
-    """The search space of a law; None for a law without a linear model, and for one that
-    tells these flows from others: its model here is that of classic ones."""
-    if is_coupled(law) and ranges.l4s:
-        return None
-    native = ranges.alike.space(law)
+    """Return the search space of a law.
+
+    Returns
+    -------
+    Space or None
+        None for a law without a linear model, and for one that distinguishes flows of L4S, whose
+        model here is that of classic ones.
+    """
+    native = None if is_coupled(law) and ranges.l4s else ranges.alike.space(law)
     if native is None:
         return None
     axes = tuple(SearchAxis(*axis) for axis in native.axes)
@@ -199,17 +397,16 @@ def space(law: str, ranges: Ranges) -> Space | None:
 
 def fixed(law: str, ranges: Ranges) -> Params:
     """Return what a router has otherwise than the law's defaults."""
-    return (router_laws.stock_params(law, ranges) or ()) if ranges.router else ()
+    return (_switches(law, ranges) or ()) if ranges.router else ()
 
 
 def default(law: str) -> Candidate:
-    """A law with the papers' parameters."""
-    label = law if law == baseline()["name"] else f"{law} (papers)"
-    return Candidate(law, label, (), "default")
+    """Return a law with the parameters of its paper."""
+    return Candidate(law, law if law == baseline()["name"] else f"{law} (papers)", (), "default")
 
 
 def stock(law: str, ranges: Ranges) -> Candidate:
-    """Return a law as a router has it unasked, with its linear model if it has one."""
+    """Return a law as a router has it by default, with its linear model if it has one."""
     label = law if law == baseline()["name"] else f"{law} (default)"
     return with_model(Candidate(law, label, fixed(law, ranges), "default"), ranges)
 
@@ -224,47 +421,88 @@ def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
         return []
     entry = registries.parameter(law, key)
     assert entry is not None
-    candidates = []
-    for share in TARGET_SHARES:
-        text = _scaled(entry["default_text"], share)
-        params = ((key, text), *fixed(law, ranges))
-        candidates.append(with_model(Candidate(law, f"{law} at {text}", params, "listed"), ranges))
-    return candidates
-
-
-def _scaled(quantity: str, share: float) -> str:
-    """Return a quantity with its unit, times a factor."""
-    number = re.match(r"[\d.]+", quantity)
+    number = re.match(r"[\d.]+", entry["default_text"])
     assert number is not None
-    return f"{share * float(number[0]):.3g}{quantity[number.end() :]}"
+    unit = entry["default_text"][number.end() :]
+    texts = [f"{share * float(number[0]):.3g}{unit}" for share in TARGET_SHARES]
+    return [
+        with_model(
+            Candidate(law, f"{law} at {text}", ((key, text), *fixed(law, ranges)), "listed"), ranges
+        )
+        for text in texts
+    ]
 
 
 def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
-    """Return a candidate that no search has found with its linear model; as it is without one."""
+    """Return a candidate that was not searched with its linear models, if its law has one."""
     law = candidate.law
     if space(law, ranges) is None:
         return candidate
     target = dict(candidate.params).get(registries.law(law)["set_point"] or "")
 
-    def queue_pkts(condition: Condition) -> float:
+    def queue_pkts(point: OperatingPoint) -> float:
         if target is None:
             return 0.0
         if target.endswith("p"):
             return _native.quantity("target", target, "queue")
-        seconds = _native.quantity("target", target, "time")
-        return seconds * ranges.capacity_pkts_per_s(condition)
+        return _native.quantity("target", target, "time") * ranges.capacity_pkts_per_s(point)
 
     try:
-        local = local_models.local_models_at(
-            law, lambda _condition, _flows: candidate.params, queue_pkts, ranges, ranges.conditions
+        local = local_models_at(
+            law, lambda _point, _flows: candidate.params, queue_pkts, ranges, ranges.conditions
         )
     except ScenarioError:  # no such parameters here; `runnable` says why
         return candidate
-    return replace(candidate, local=tuple(local), keeps=local_models.keeps(local))
+    return replace(candidate, local=tuple(local), keeps=keeps_margins(local))
+
+
+def designed(law: str, ranges: Ranges) -> Candidate:
+    """Return a law with the gains of `gains = "auto"`, designed once for all of the ranges."""
+    if law == baseline()["name"]:
+        return default(law)
+    loads = OperatingRange(
+        ranges.rates_bps[1],
+        round(ranges.packet_bytes),
+        ranges.rtts_s,
+        ranges.buffer_pkts,
+        ranges.flows,
+        one_loop=not registries.law(law)["per_flow"],
+        # As in scenarios, flows with different senders count as Reno's.
+        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
+    )
+    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, loads).params, "default")
+
+
+def retargeted(chosen: Candidate) -> Candidate | None:
+    """Return the papers' gains with the set-point of a tuned law; None for a law without one."""
+    params = chosen.set_point
+    if not params or params == chosen.params:
+        return None
+    return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
+
+
+def listed(law: str, ranges: Ranges) -> list[Candidate]:
+    """Return settings of a law that only packets can judge; none for a law with a model."""
+    # Settings for RTTs that are the same come twice.
+    settings = dict.fromkeys(
+        _texts(params) + fixed(law, ranges) for params in ranges.native.listed(law)
+    )
+    return [Candidate(law, f"{law} {i}", params, "listed") for i, params in enumerate(settings, 1)]
+
+
+def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
+    """Return parameters in the notation of a scenario and of `--set`."""
+    # The space has rounded its numbers: where a small difference matters, to more digits.
+    return tuple(
+        (name, value if isinstance(value, str) else f"{value:.15g}") for name, value in params
+    )
+
+
+# --- routers ------------------------------------------------------------------------------------
 
 
 def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
-    """Return a candidate as the router has it, with the margins that are left.
+    """Return a candidate as the router has it: rounded to its steps, with the margins left.
 
     Raises
     ------
@@ -273,65 +511,108 @@ def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
     """
     if not ranges.router:
         return candidate
-    params = router_laws.as_installed(candidate.law, candidate.params, ranges)
+    params = _rounded(candidate.law, candidate.params, ranges)
     if params == candidate.params or not candidate.local:
         return replace(candidate, params=params)
     return with_model(replace(candidate, params=params), ranges)
 
 
-def designed(law: str, ranges: Ranges) -> Candidate:
-    """A law as `gains = "auto"` has it, designed once for all of the ranges."""
-    if law == baseline()["name"]:
-        return default(law)
-    place = OperatingRange(
-        ranges.rates_bps[1],
-        round(ranges.packet_bytes),
-        ranges.rtts_s,
-        ranges.buffer_pkts,
-        ranges.flows,
-        one_loop=not registries.law(law)["per_flow"],
-        # As scenarios have it: Reno's for senders that differ.
-        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
-    )
-    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, place).params, "default")
-
-
-def set_point(candidate: Candidate) -> Params:
-    """The parameter that has its set-point; none of a law of thresholds."""
-    key = registries.law(candidate.law)["set_point"]
-    return tuple((name, value) for name, value in candidate.params if name == key)
-
-
-def retargeted(chosen: Candidate) -> Candidate | None:
-    """The papers' gains with the set-point of a tuned law; None for a law without one."""
-    params = set_point(chosen)
-    if not params or params == chosen.params:
+def attach_line(law: str, params: Params, ranges: Ranges) -> str | None:
+    """Return the command that installs the law with `forebay attach`; None if it cannot."""
+    try:
+        in_linux = _tc_words(law, params, ranges) is not None
+    except ScenarioError:
+        in_linux = False
+    if not in_linux and not _attach_has(law, params, ranges):
         return None
-    return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
+    words = ["sudo", "forebay", "attach", router.DEVICE, law]
+    words += ["--rate", quantities.rate(ranges.rates_bps[1]), "--buffer", f"{ranges.buffer_pkts}p"]
+    for name, value in params:
+        words += ["--set", f"{name}={value}"]
+    return shlex.join([*words, "--ecn"])
 
 
-def searched(
-    space: Space, goal: Goal, point: Point, local: Sequence[local_models.LocalModel | None]
-) -> Candidate:
-    """What the search of a law for a goal has found."""
-    label = f"{space.law} for {goal.name}"
-    params = space.params(point)
-    keeps = local_models.keeps(local)
-    return Candidate(
-        space.law, label, params, "tuned", point, tuple(local), keeps, searched_as=label
+def _switches(law: str, ranges: Ranges) -> Params | None:
+    """Return the switches that the qdisc of a law has otherwise than the law's defaults.
+
+    Returns
+    -------
+    tuple of (name, value) or None
+        Such as ``gentle = false`` of RED; None for a law that is no qdisc of Linux.
+    """
+    switches = [
+        (entry["name"], str(not entry["default"]).lower())
+        for entry in registries.law(law)["params"]
+        if isinstance(entry["default"], bool)
+    ]
+    for count in range(len(switches) + 1):
+        for params in itertools.combinations(switches, count):
+            try:
+                return None if _tc_words(law, params, ranges) is None else params
+            except ScenarioError:
+                continue
+    return None
+
+
+def _router_has(law: str, ranges: Ranges) -> bool:
+    """Return True if the router of these ranges can have the law at all."""
+    if _switches(law, ranges) is not None:
+        return True
+    return ranges.router == "attach" and programs.has_header(law)
+
+
+def _attach_has(law: str, params: Params, ranges: Ranges) -> bool:
+    """Return True if `forebay attach` has the law in fixed point, with these parameters."""
+    try:
+        twin = _native.law_twin(
+            law,
+            params,
+            rate_bps=ranges.rates_bps[1],
+            buffer_pkts=ranges.buffer_pkts,
+            packet_bytes=round(ranges.packet_bytes),
+        )
+    except ScenarioError:
+        return False
+    return twin is not None
+
+
+def _rounded(law: str, params: Params, ranges: Ranges) -> Params:
+    """Return parameters rounded to the steps of the router's qdisc.
+
+    Raises
+    ------
+    ScenarioError
+        If the qdisc cannot have them, and `forebay attach` may or can not install them either.
+    """
+    installable = ranges.router == "attach" and _attach_has(law, params, ranges)
+    try:
+        words = _tc_words(law, params, ranges)
+    except ScenarioError:
+        if not installable:
+            raise
+        return params
+    if words is None:
+        if installable:
+            return params
+        raise ScenarioError(f"{law}: not in this router, which has {CHOICES[ranges.router]}")
+    rounded = {key: value for key, _, value in words.rounded if key != "buffer"}
+    adjusted = [(name, rounded.pop(name, value)) for name, value in params]
+    # Defaults of the law that lie between two steps are rounded, too.
+    return (*adjusted, *rounded.items())
+
+
+def _tc_words(law: str, params: Params, ranges: Ranges) -> TcWords | None:
+    """Return the qdisc of a law on the fastest link; None if Linux has none."""
+    flags = {"true": True, "false": False}
+    return _native.tc_words(
+        law,
+        [(name, flags.get(value, value)) for name, value in params],
+        queue=None,
+        rate_bps=ranges.rates_bps[1],
+        buffer_pkts=ranges.buffer_pkts,
+        buffer_bytes=None,
+        packet_bytes=round(ranges.packet_bytes),
+        ecn=True,
+        header_bytes=router.HEADER_BYTES,
+        held=registries.parameter(law, router.OWN_RATE) is None,
     )
-
-
-def listed(law: str, ranges: Ranges) -> list[Candidate]:
-    """Settings of a law that only packets can judge; none for a law with a model."""
-    # Those of RTTs that are the same come twice.
-    settings = dict.fromkeys(
-        _texts(params) + fixed(law, ranges) for params in ranges.native.listed(law)
-    )
-    return [Candidate(law, f"{law} {i}", params, "listed") for i, params in enumerate(settings, 1)]
-
-
-def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
-    """Values as a scenario and `--set` have them."""
-    # The space has rounded its numbers: where a small difference matters, to more digits.
-    return tuple((name, it if isinstance(it, str) else f"{it:.15g}") for name, it in params)

@@ -1,7 +1,9 @@
-"""The check: packets at the corners and in the middle, every candidate under the same seeds."""
+"""The check of candidates with packets, every candidate under the same seeds, and its estimate."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -10,99 +12,127 @@ import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
+from forebay._base import statistics
 from forebay._base.progress import Progress
 from forebay._native import ScenarioError
 from forebay.control.senders import SENDERS
 from forebay.experiment import execution, experiment
 from forebay.experiment.experiment import Experiment
 from forebay.scenario.builder import Dumbbell, Value
-from forebay.tuning.candidates import Candidate, Goal
-from forebay.tuning.ranges import Condition, Ranges
+from forebay.tuning import candidates, search
+from forebay.tuning.candidates import Candidate, Goal, LocalModels
+from forebay.tuning.ranges import OperatingPoint, Ranges
 
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.experiment.store import Store
-    from forebay.tuning.local_models import LocalModel
 
 #: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
 #: ones, luck in the choice would count as merit.
 SCREENING_SEEDS = 2
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
-#: A step of the rate or of the load comes at this time, once the law has settled, and the law must
-#: have settled again in so long: measuring begins then.
+#: Time of a step of the rate or of the load, once the law has settled; and time in which the law
+#: must have settled again, when the measurement begins.
 STEP_S, SETTLED_S = 20.0, 10.0
 #: Longest run on a recorded link.
 LONGEST_S = 140.0
+#: Time for a trial of packet runs, in s.
+TRIAL_S = 0.5
+#: A law whose gains come from an exact set takes about as long as so many evaluations of a model.
+EVALUATIONS_OF_REGION = 40
+#: Candidates with other set-points that the packets are likely to try, in all rounds.
+MOVED = 12
+#: The stages of a tuning, by what each counts.
+SEARCHES, SCREENING, MOVING, TEST, INSIDE = (
+    "searches", "screening runs", "set-point runs", "test runs", "runs inside",
+)  # fmt: skip
+#: Name of a check's scenario in messages.
+FILE = "check.toml"
 
 Floats = NDArray[np.float64]
 
 
 @dataclass
 class Checked:
-    """A candidate's runs: arrays with a row per condition and a column per seed, nan where missing.
-
-    deviation_s, delay_s: standard deviation and mean of the queuing delay over time.
-    delay_p95_s: 95 % of the packets wait less.
-    goodput: as a share of the link's rate; packets in order only.
-    """
+    """A candidate's runs: arrays with a row per point and a column per seed, nan where missing."""
 
     candidate: Candidate
+    #: Standard deviation and mean of the queuing delay over time, and its 95th percentile.
     deviation_s: Floats
     delay_s: Floats
     delay_p95_s: Floats
+    #: In-order goodput as a share of the link's rate.
     goodput: Floats
     utilisation: Floats
 
     @property
     def worst(self) -> int:
-        """The place with the largest deviation, over all seeds."""
+        """The index of the point with the largest deviation, over all seeds."""
         return int(np.argmax(np.nanmean(self.deviation_s, axis=1)))
 
     @property
     def worst_s(self) -> Floats:
-        """The largest deviation under any condition, seed by seed."""
+        """The largest deviation at any point, seed by seed."""
         return np.asarray(self.deviation_s.max(axis=0), float)
 
     @property
     def complete(self) -> bool:
-        """Whether some seed ran under every condition."""
+        """True if at least one seed ran at every point."""
         return bool(np.isfinite(self.deviation_s).any(axis=1).all())
 
     def worst_of(self, values: Floats) -> float:
-        """The largest mean over the seeds, of any condition."""
+        """Return the largest mean over the seeds of any point."""
         return float(np.nanmean(values, axis=1).max())
 
     def number_of(self, goal: Goal) -> float:
-        """What the goal minimises, under the worst condition."""
+        """Return what the goal minimises, at the worst point."""
         return self.worst_of(getattr(self, goal.least))
 
     def relative(self, best: Floats) -> Floats:
-        """Goodput under each condition as a share of `best`, over all seeds."""
+        """Return the goodput at each point as a share of `best`, over all seeds."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
 
-    def locals(self, places: Sequence[Condition]) -> list[LocalModel | None]:
-        """The model at each place; None on a recorded link, which has no one model."""
-        there = {one.condition: one for one in self.candidate.local if one is not None}
-        return [there.get(place) for place in places]
+    def locals(self, points: Sequence[OperatingPoint]) -> LocalModels:
+        """Return the linear model at each point; None on a recorded link, which has several."""
+        models = {model.point: model for model in self.candidate.local if model is not None}
+        return [models.get(point) for point in points]
 
     def with_seeds(self, seeds: slice) -> Checked:
-        """The same with fewer seeds."""
-        arrays = {one.name: getattr(self, one.name) for one in fields(self)[1:]}
-        return replace(self, **{name: array[:, seeds] for name, array in arrays.items()})
+        """Return the runs with some of the seeds."""
+        names = [attribute.name for attribute in fields(self)[1:]]
+        return replace(self, **{name: getattr(self, name)[:, seeds] for name in names})
 
 
 def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float]) -> list[Checked]:
-    """Of each law the candidate with the least number, the least first."""
+    """Return the candidate with the least number of each law, the least first."""
     best: dict[str, Checked] = {}
-    for one in sorted(checked, key=number):
-        best.setdefault(one.candidate.law, one)
+    for runs in sorted(checked, key=number):
+        best.setdefault(runs.candidate.law, runs)
     return list(best.values())
+
+
+@dataclass(frozen=True)
+class Against:
+    """The chosen law compared with another over the common seeds; less deviation is better."""
+
+    other: Checked
+    seeds: int
+    #: Mean of the other's worst deviation less the chosen law's, and half its 95 % interval.
+    difference_s: float
+    ci95_s: float
+    #: Of a paired t-test, adjusted for the number of other laws by Holm's method.
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        """True if the difference is unlikely to be chance."""
+        return self.p < 1 - statistics.LEVEL
 
 
 @dataclass
 class Check:
-    """Runs of several candidates; after an interruption, missing values are nan."""
+    """The runs of several candidates; after an interruption, missing values are nan."""
 
     checked: list[Checked]
     interrupted: bool
@@ -110,22 +140,20 @@ class Check:
 
 
 def scenario(
-    candidates: Sequence[Candidate], ranges: Ranges, title: str, condition: Condition | None = None
+    laws: Sequence[Candidate], ranges: Ranges, title: str, point: OperatingPoint | None = None
 ) -> str:
-    """The scenario of a check as TOML, under one condition or at every corner."""
-    first = condition or ranges.swept[0]
-    sweep = _sweep(ranges) if condition is None else {}
+    """Return the scenario of a check as TOML, at one point or in a sweep over the corners."""
+    step = None if point is None else point.before
+    first = step or point or ranges.swept[0]
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
     if ranges.trace is not None:
         fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
-    step = None if condition is None else condition.before
-    first = step or first
     groups = () if ranges.plain else ranges.groups(first)
     return Dumbbell(
         title=title,
         duration_s=duration_s(ranges),
         measure_from_s=MEASURE_S if step is None else STEP_S + SETTLED_S,
-        changes=[] if step is None or condition is None else [(STEP_S, _change(ranges, condition))],
+        changes=[] if step is None or point is None else [(STEP_S, _change(ranges, point))],
         rate=first.rate,
         fastest_bps=fastest_bps,
         delay_s=ranges.rtts_s[0] / 4,
@@ -133,35 +161,34 @@ def scenario(
         flows=first.flows,
         packet=ranges.packet,
         rtt=first.rtt,
-        laws=[candidate.table for candidate in candidates],
-        sweep=sweep,
-        groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in groups],
+        laws=[candidate.table for candidate in laws],
+        sweep=_sweep(ranges) if point is None else {},
+        groups=[(group, SENDERS[group.tcp].kind, SENDERS[group.tcp].ecn) for group in groups],
         rate_trace=None if ranges.trace is None else ranges.trace.path,
     ).text()
 
 
-def _change(ranges: Ranges, after: Condition) -> dict[str, Value]:
-    """What a step sets."""
+def _change(ranges: Ranges, after: OperatingPoint) -> dict[str, Value]:
+    """Return the settings after a step."""
     flows = {
-        f"traffic.{i}.flows": max(1, round(one.flows)) for i, one in enumerate(ranges.groups(after))
+        f"traffic.{i}.flows": max(1, round(group.flows))
+        for i, group in enumerate(ranges.groups(after))
     }
     return {"bottleneck.rate": after.rate, **flows}
 
 
 def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
-    """Rates, RTTs and numbers of flows, of all classes together."""
-    places = ranges.swept
+    """Return the sweep over rates, RTTs and numbers of flows, of all classes together."""
+    groups = [ranges.groups(point) for point in ranges.swept]
+
+    def keys(name: str) -> str:
+        return ", ".join(f"traffic.{i}.{name}" for i in range(len(ranges.spans)))
+
     columns: dict[str, list[tuple[Value, ...]]] = {
-        "bottleneck.rate": [(place.rate,) for place in places]
+        "bottleneck.rate": [(point.rate,) for point in ranges.swept],
+        keys("rtt"): [tuple(group.rtt for group in classes) for classes in groups],
+        keys("flows"): [tuple(round(group.flows) for group in classes) for classes in groups],
     }
-    numbers = range(len(ranges.spans))
-    groups = [ranges.groups(place) for place in places]
-    columns[", ".join(f"traffic.{i}.rtt" for i in numbers)] = [
-        tuple(one.rtt for one in each) for each in groups
-    ]
-    columns[", ".join(f"traffic.{i}.flows" for i in numbers)] = [
-        tuple(round(one.flows) for one in each) for each in groups
-    ]
     return {
         key: [list(row) if len(row) > 1 else row[0] for row in dict.fromkeys(rows)]
         for key, rows in columns.items()
@@ -169,64 +196,211 @@ def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
 
 
 def duration_s(ranges: Ranges) -> float:
-    """Simulated time of a run: a recorded link is measured for all of its round, up to a limit."""
+    """Return the simulated time of a run: up to a limit, all of a recorded link is measured."""
     if ranges.trace is None:
         return DURATION_S
     return float(min(max(DURATION_S, MEASURE_S + ranges.trace.round_s), LONGEST_S))
 
 
 def runnable(candidate: Candidate, ranges: Ranges) -> str:
-    """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
+    """Return why a law refuses its parameters here, as beyond the buffer; empty if it does not."""
     try:
         text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
-        plan(text, candidate.label, ranges)
+        _plan(text, candidate.label, ranges)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
 
 
-def plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
-    """Return the plan of a check's scenario."""
-    # The name of a trace is absolute.
-    read, overrides = experiment.FilesBeside("check.toml"), list(ranges.overrides)
-    return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=read)
+def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
+    # The path of a trace is absolute.
+    files, overrides = experiment.FilesBeside(FILE), list(ranges.overrides)
+    return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=files)
+
+
+def _experiment(
+    laws: Sequence[Candidate], ranges: Ranges, seeds: int, point: OperatingPoint | None
+) -> Experiment:
+    text = scenario(laws, ranges, "", point)
+    return Experiment(_plan(text, FILE, ranges, seeds), FILE, text, "")
 
 
 def check(
-    candidates: Sequence[Candidate],
+    laws: Sequence[Candidate],
     ranges: Ranges,
     seeds: int,
     threads: int | None = None,
     watch: Callable[[Progress], None] | None = None,
     store: Store | None = None,
 ) -> Check:
-    """Runs every candidate under every condition with seeds 1 to `seeds`; what `store` has is
-    taken from there.
+    """Run every candidate at every point with seeds 1 to `seeds`.
 
-    Ctrl-C ends the check; it keeps the finished runs.
+    Ctrl-C ends the check, which keeps the finished runs. Runs that `store` has are not repeated.
     """
-    values = np.full((len(candidates), 5, len(ranges.places), seeds), np.nan)
+    values = np.full((len(laws), 5, len(ranges.places), seeds), np.nan)
     interrupted, faults = False, list[str]()
-    # The corners in one experiment, and each other place in one of its own.
-    conditions = [None, *ranges.places[len(ranges.swept) :]]
-    parts = []
-    for condition in conditions:
-        text = scenario(candidates, ranges, "", condition)
-        parts.append(Experiment(plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
-    for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
-        offset = 0 if number == 0 else len(ranges.swept) + number - 1
-        for run in made.runs:
-            where = offset + run.point
-            rate_bps = ranges.places[where].rate_bps
+    # The corners in one experiment, and each other point in one of its own.
+    swept = len(ranges.swept)
+    parts = [_experiment(laws, ranges, seeds, point) for point in [None, *ranges.places[swept:]]]
+    for number, done in execution.execute_all(parts, threads, watch, samples=False, store=store):
+        offset = 0 if number == 0 else swept + number - 1
+        for run in done.runs:
+            at = offset + run.point
+            rate_bps = ranges.places[at].rate_bps
             packet_s, metrics = 8 * ranges.packet_bytes / rate_bps, run.metrics
-            values[run.law, :, where, run.seed - 1] = [
+            values[run.law, :, at, run.seed - 1] = [
                 metrics["queue_std_pkts"] * packet_s,
                 metrics["queue_mean_pkts"] * packet_s,
                 metrics["delay_p95_s"],
                 metrics["goodput_bps"] / rate_bps,
                 metrics["utilisation"],
             ]
-        faults += [execution.fault_in_words(parts[number].plan, fault) for fault in made.faults]
-        interrupted = interrupted or made.interrupted
-    checked = [Checked(c, *values[i]) for i, c in enumerate(candidates)]
+        faults += [execution.fault_in_words(parts[number].plan, fault) for fault in done.faults]
+        interrupted = interrupted or done.interrupted
+    checked = [Checked(candidate, *values[i]) for i, candidate in enumerate(laws)]
     return Check(checked, interrupted, faults)
+
+
+# --- how long a tuning takes --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TuningEstimate:
+    """The work of a tuning, and about how long it takes on this machine.
+
+    Attributes
+    ----------
+    laws : int
+        Laws that are compared.
+    searches : int
+        Searches by the linear model that are made beforehand.
+    runs : int
+        Packet runs, about; how many set-points are tried depends on what is found.
+    simulated_s : float
+        Simulated time of a run.
+    cores : int
+        Processor cores that are used.
+    run_s : float
+        Time of a core for a run.
+    stages_s : dict
+        Expected time of each stage, in s.
+    """
+
+    laws: int
+    searches: int
+    runs: int
+    simulated_s: float
+    cores: int
+    run_s: float
+    stages_s: dict[str, float]
+
+    @property
+    def total_s(self) -> float:
+        """Expected time of all stages."""
+        return sum(self.stages_s.values())
+
+
+def estimate(
+    ranges: Ranges,
+    tasks: Sequence[search.Task],
+    screened: Sequence[Candidate],
+    seeds: int,
+    cores: int,
+) -> TuningEstimate:
+    """Measure how fast models and packets are here, and add up what is to be done.
+
+    Parameters
+    ----------
+    tasks : sequence of (law, goal)
+        The searches.
+    screened : sequence of Candidate
+        What the packets screen besides the results of the searches.
+    seeds : int
+        Seeds of the test.
+    """
+    defaults = [candidate for candidate in screened if candidate.origin == "default"]
+    search_s, run_s = _searches_s(ranges, tasks), _run_s(ranges, defaults, cores)
+    points = len(ranges.places)
+    number = {
+        SCREENING: (len(screened) + len(tasks)) * points * SCREENING_SEEDS,
+        MOVING: MOVED * points * SCREENING_SEEDS,
+        TEST: (1 + len(defaults)) * points * seeds,
+    }
+    stages_s = {stage: runs * run_s / cores for stage, runs in number.items()}
+    stages_s[SEARCHES] = sum(search_s) / min(cores, len(search_s)) if search_s else 0.0
+    laws, runs = len({candidate.law for candidate in screened}), sum(number.values())
+    return TuningEstimate(laws, len(tasks), runs, duration_s(ranges), cores, run_s, stages_s)
+
+
+def _searches_s(ranges: Ranges, tasks: Sequence[search.Task]) -> list[float]:
+    """Return the processor time of each search, from one evaluation of each law's model."""
+    spaces = {law: candidates.space(law, ranges) for law, _ in tasks}
+    once_s: dict[str, float] = {}
+    for law, space in spaces.items():
+        if space is not None:
+            middle = {axis.name: math.sqrt(axis.low * axis.high) for axis in space.axes}
+            start = time.perf_counter()
+            try:
+                space.local(middle, ranges, ranges.conditions)
+            except ScenarioError:
+                continue
+            once_s[law] = time.perf_counter() - start
+    usual_s = sorted(once_s.values())[len(once_s) // 2] if once_s else 0.0
+
+    def evaluations(law: str) -> int:
+        space = spaces[law]
+        if space is None or search.region_of(law, ranges) is not None:
+            return EVALUATIONS_OF_REGION
+        # Sobol's sequence has a power of two of points.
+        points = 1 << (search.POINTS * len(space.axes) - 1).bit_length()
+        return points * (search.GENERATIONS + 1)
+
+    return [evaluations(law) * max(once_s.get(law, usual_s), 0.3 * usual_s) for law, _ in tasks]
+
+
+def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
+    """Return the time of a core for a run: some are begun at the corners, and cancelled."""
+    trial = _experiment(defaults, ranges, 1, None)
+    laws, points = range(len(trial.plan.laws)), range(len(trial.plan.points))
+    keys = {(point, law, 1) for point in points for law in laws}
+    batch = trial.engine.start(trial, cores, samples=False, only=keys)
+    start = time.monotonic()
+    while not batch.done and time.monotonic() - start < TRIAL_S:
+        time.sleep(0.005)
+    share, elapsed_s = batch.progress(), time.monotonic() - start
+    while not batch.done:
+        batch.cancel()
+        time.sleep(0.005)
+    return elapsed_s * cores / (share * len(keys)) if share > 0 else 0.0
+
+
+@dataclass
+class Course:
+    """The course of a tuning: `watch` receives the progress of the whole in each stage."""
+
+    watch: Callable[[str, Progress], None]
+    #: Stages to come, and their expected time, in s.
+    ahead_s: dict[str, float] = field(default_factory=dict)
+    passed_s: float = 0.0
+    began_s: float = field(default_factory=time.monotonic)
+
+    def stage(self, name: str, expected_s: float | None = None) -> Callable[[Progress], None]:
+        """Begin a stage, and return what receives its progress.
+
+        Parameters
+        ----------
+        expected_s : float, optional
+            Time that it is likely to take, where more is known of it now.
+        """
+        ahead_s = self.ahead_s.pop(name, 0.0)
+        stage_s = ahead_s if expected_s is None else expected_s
+        before_s = self.passed_s
+        self.passed_s += stage_s
+        total_s = max(self.passed_s + sum(self.ahead_s.values()), 1e-9)
+
+        def receive(now: Progress) -> None:
+            fraction = (before_s + stage_s * now.fraction) / total_s
+            elapsed_s = time.monotonic() - self.began_s
+            self.watch(name, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
+
+        return receive

@@ -1,4 +1,4 @@
-"""Ranges of rate, RTT and load that a law has to hold over, with their corners and middle."""
+"""The ranges of rate, RTT and load that a law has to hold over, as operating points."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 import forebay._native as _native
-from forebay._base import quantities
+from forebay._base import input_file, quantities
 from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel, ScenarioError
@@ -23,8 +26,8 @@ from forebay.control.loaded_link import (
     per_class,
 )
 from forebay.control.senders import SENDERS
+from forebay.experiment import experiment
 from forebay.scenario.builder import Group
-from forebay.tuning.recorded_link import RecordedLink
 
 T = TypeVar("T")
 
@@ -33,17 +36,77 @@ OWN_KEYS = (
     r"bottleneck\.(rate|rate_trace|buffer)|traffic\.\d+\.(rtt|flows|packet|tcp)|"
     r"(law|sweep|duration|measure|seeds)\b.*"
 )
-#: Most flows of a range: runs with more packets take too long.
+#: Largest number of flows of a range: runs with more packets take too long.
 MOST_FLOWS = 100_000
+#: Bytes that leave a recorded link at each of its times.
+TRACE_BYTES = 1500
+#: Rates of a recorded link are means over windows of this length, far above a round trip, in s.
+WINDOW_S = 1.0
+#: Percentiles of the windows' rates between which gains must hold: no law controls a queue while
+#: the link stands still.
+PERCENTILES = (10.0, 90.0)
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
-class Condition:
-    """One link with one load; rtt_s is propagation both ways, without queueing.
+class RecordedLink:
+    """A recorded trace of the times at which 1500 bytes may leave a link."""
 
-    traced: whether the link is a recorded one, with `rate_bps` on average. classes: of the flows,
-    where they have senders or RTTs of their own; rtt_s is then the mean. before: the rate or the
-    load that has just changed to this one; None at rest.
+    #: Absolute path of the file.
+    path: str
+    #: Mean, low and high percentile, and maximum of the rates of windows of a second.
+    mean_bps: int
+    low_bps: int
+    high_bps: int
+    peak_bps: int
+    #: Length of the recording, after which it starts again.
+    round_s: float
+
+    @staticmethod
+    def from_file(name: str) -> RecordedLink:
+        """Read a trace. Raises `ScenarioError` for a file that is no list of times."""
+        path = Path(name).resolve()
+        data = experiment.FilesBeside(path)(path.name)
+        if data is None:
+            raise ScenarioError(f'--trace: found "{name}", allowed: a file that can be read')
+        try:
+            times_ms = np.array([int(n) for n in input_file.data(path.name, data).split()], float)
+        except (ValueError, OverflowError):
+            times_ms = np.empty(0)
+        if not len(times_ms) or times_ms[-1] <= 0 or (np.diff(times_ms) < 0).any():
+            raise ScenarioError(
+                f'--trace: found "{name}", allowed: times in whole ms, one a line, none less than '
+                "the one before"
+            )
+        round_s = 1e-3 * float(times_ms[-1])
+        bits = 8.0 * TRACE_BYTES
+        windows = max(1, int(round_s / WINDOW_S))
+        counts, _ = np.histogram(1e-3 * times_ms, bins=windows, range=(0.0, round_s))
+        rates = counts * bits / (round_s / windows)
+        mean = bits * len(times_ms) / round_s
+        low, high = np.percentile(rates, PERCENTILES)
+        # A link that stands still in every tenth second would have a least rate of zero.
+        low = max(low, 0.05 * mean)
+        # Three figures, as a scenario writes rates.
+        rates_bps = [round(float(f"{bps:.3g}")) for bps in (mean, low, max(high, low), rates.max())]
+        mean_bps, low_bps, high_bps, peak_bps = rates_bps
+        return RecordedLink(str(path), mean_bps, low_bps, high_bps, peak_bps, round_s)
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A link with its load.
+
+    Attributes
+    ----------
+    rtt_s : float
+        Propagation both ways, without queueing; the mean of `classes` where there are some.
+    traced : bool
+        True on a recorded link, whose mean rate is `rate_bps`.
+    classes : tuple of Group
+        The classes of flows, where their senders or RTTs differ.
+    before : OperatingPoint, optional
+        The rate and the load before a step to this one; None in steady state.
     """
 
     rate_bps: int
@@ -51,55 +114,66 @@ class Condition:
     flows: int
     traced: bool = False
     classes: tuple[Group, ...] = ()
-    before: Condition | None = None
+    before: OperatingPoint | None = None
 
     @property
     def plain(self) -> tuple[int, float, int]:
+        """Rate, RTT and number of flows, without classes."""
         return self.rate_bps, self.rtt_s, self.flows
 
     @property
     def rate(self) -> str:
-        """As a scenario has it."""
+        """The rate in the notation of a scenario."""
         return quantities.rate(self.rate_bps)
 
     @property
     def rtt(self) -> str:
+        """The RTT in the notation of a scenario."""
         return f"{1e3 * self.rtt_s:.10g}ms"
 
     def __str__(self) -> str:
         ends = [self.before or self, self]
         rates = dict.fromkeys(in_figures(1e-6 * end.rate_bps, 4) for end in ends)
-        rate = f"{' to '.join(rates)}\N{NO-BREAK SPACE}Mbit/s"
+        rate = f"{' to '.join(rates)}{NO_BREAK}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
-        rtts_s = dict.fromkeys(flow_class.rtt_s for flow_class in self.classes) or [self.rtt_s]
-        rtt = "/".join(in_figures(1e3 * rtt_s, 4) for rtt_s in rtts_s) + "\N{NO-BREAK SPACE}ms"
+        rtts_s = dict.fromkeys(group.rtt_s for group in self.classes) or [self.rtt_s]
+        rtt = "/".join(in_figures(1e3 * rtt_s, 4) for rtt_s in rtts_s) + f"{NO_BREAK}ms"
         counts = " to ".join(dict.fromkeys(str(end.flows) for end in ends))
-        return f"{rate}, {rtt}, {counts}\N{NO-BREAK SPACE}flow{'s' if counts != '1' else ''}"
+        return f"{rate}, {rtt}, {counts}{NO_BREAK}flow{'s' if counts != '1' else ''}"
 
 
 @dataclass(frozen=True)
 class ClassRange:
-    """A class of flows over the ranges: its sender, and the ends of its RTT and of its number."""
+    """The ranges of a class of flows: its sender, its RTT and its number of flows."""
 
     tcp: str
     rtts_s: tuple[float, float]
     flows: tuple[int, int]
 
     def at(self, rtt: float, flows: float) -> Group:
-        """From 0 at the low end to 1 at the high one, in the logarithm."""
-        rtt_s = _along(self.rtts_s, rtt)
+        """Return the class at a point of its ranges: 0 at the low end, 1 at the high one."""
+        rtt_s = _interpolated(self.rtts_s, rtt)
         rtt_s = float(f"{rtt_s:.3g}") if 0 < rtt < 1 else rtt_s
-        return Group(self.tcp, round(_along(self.flows, flows)), quantities.time(rtt_s))
+        return Group(self.tcp, round(_interpolated(self.flows, flows)), quantities.time(rtt_s))
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges of rates, as (least, most), and of each class of flows; and the settings that all
-    places share.
+    """The ranges of rates and of each class of flows, and the settings that all points share.
 
-    trace: a recorded link, whose rates the range has; packets then pass that link. sets: keys of
-    the scenarios that packets run in, and their values. router: one of `router_laws.CHOICES` where
-    the law is for a router, which has not every law and not every value; empty for any law.
+    Attributes
+    ----------
+    rates_bps : (int, int)
+        Lowest and highest rate.
+    spans : tuple of ClassRange
+        The classes of flows.
+    trace : RecordedLink, optional
+        The recorded link over which packets run, and which has these rates.
+    overrides : tuple of (key, value)
+        Settings of the scenarios in which packets run.
+    router : str
+        One of `candidates.CHOICES` if the law is for a router, whose laws and values are limited;
+        empty for any law.
     """
 
     rates_bps: tuple[int, int]
@@ -122,14 +196,24 @@ class Ranges:
         tcp: str = PLAIN,
         overrides: Overrides = (),
     ) -> Ranges:
-        """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
-        Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
-        flows is divided equally.
+        """Read ranges such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
 
-        buffer: such as "1250p"; the largest bandwidth-delay product if None.
-        trace: a file of a recorded link; the rates are its own where `rate` is None.
+        Parameters
+        ----------
+        rate : str or None
+            None stands for the rates of `trace`.
+        rtt, flows, tcp : str
+            Classes of flows are separated by commas, as in "20ms,80ms" and "cubic,reno"; a single
+            number of flows is divided equally.
+        buffer : str, optional
+            Such as "1250p"; by default the largest bandwidth-delay product.
+        trace : str, optional
+            File of a recorded link.
 
-        Raises `ScenarioError`.
+        Raises
+        ------
+        ScenarioError
+            If a text is no range, or a setting belongs to the ranges themselves.
         """
         spans = _class_ranges(rtt, flows, tcp)
         recorded = None if trace is None else RecordedLink.from_file(trace)
@@ -143,65 +227,66 @@ class Ranges:
         if not packet_bytes >= 1:
             raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
         if buffer is None:
-            buffer_pkts = high * max(one.rtts_s[1] for one in spans) / (8 * packet_bytes)
+            buffer_pkts = high * max(span.rtts_s[1] for span in spans) / (8 * packet_bytes)
         else:
             buffer_pkts = _native.quantity("--buffer", buffer, "queue")
             if buffer_pkts < 10:
                 raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
-        rates_bps = round(low), round(high)
-        room_pkts = max(10, math.ceil(buffer_pkts))
+        whole_pkts = max(10, math.ceil(buffer_pkts))
         pairs = quantities.set_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
                 raise ScenarioError(
                     f"--set: found {key}, allowed: keys of the runs that no other option has"
                 )
-        return Ranges(rates_bps, spans, packet, packet_bytes, room_pkts, recorded, tuple(pairs))
+        rates_bps = round(low), round(high)
+        return Ranges(rates_bps, spans, packet, packet_bytes, whole_pkts, recorded, tuple(pairs))
 
     @property
     def rtts_s(self) -> tuple[float, float]:
-        """The shortest and the longest of all classes."""
-        return min(one.rtts_s[0] for one in self.spans), max(one.rtts_s[1] for one in self.spans)
+        """The shortest and the longest RTT of all classes."""
+        return min(span.rtts_s[0] for span in self.spans), max(
+            span.rtts_s[1] for span in self.spans
+        )
 
     @property
     def flows(self) -> tuple[int, int]:
-        """Of all classes together."""
-        return sum(one.flows[0] for one in self.spans), sum(one.flows[1] for one in self.spans)
+        """The fewest and the most flows of all classes together."""
+        return sum(span.flows[0] for span in self.spans), sum(span.flows[1] for span in self.spans)
 
     @property
     def tcp(self) -> str:
-        """Sender of all flows, by its name in `--tcp`, or of each class."""
-        names = [one.tcp for one in self.spans]
+        """The sender of all flows by its name in `--tcp`, or the sender of each class."""
+        names = [span.tcp for span in self.spans]
         return names[0] if len(set(names)) == 1 else ",".join(names)
 
     @property
     def one_class(self) -> bool:
-        """Whether all flows are alike."""
+        """True if all flows are alike."""
         return len(self.spans) == 1
 
     @property
     def plain(self) -> bool:
-        """Whether all flows are those of the published plant."""
+        """True if all flows are those of the published plant."""
         return self.one_class and self.tcp == PLAIN
 
     @property
     def l4s(self) -> bool:
-        """Whether there are flows that live on marks of L4S."""
-        return any(SENDERS[one.tcp].ecn == "l4s" for one in self.spans)
+        """True if some flows are controlled by the marks of L4S."""
+        return any(SENDERS[span.tcp].ecn == "l4s" for span in self.spans)
 
-    def at(self, rate_bps: float, rtt: float, flows: float) -> Condition:
-        """A condition; rtt and flows from 0 at the low end to 1 at the high one, in the
-        logarithm."""
+    def at(self, rate_bps: float, rtt: float, flows: float) -> OperatingPoint:
+        """Return the point with this rate; RTT and flows from 0 (low end) to 1 (high end)."""
         if self.one_class:
-            rtt_s = _along(self.rtts_s, rtt)
-            return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
-        groups = tuple(one.at(rtt, flows) for one in self.spans)
-        number = round(sum(one.flows for one in groups))
-        mean_s = sum(one.flows * one.rtt_s for one in groups) / number
-        return Condition(round(rate_bps), round(mean_s, 6), number, classes=groups)
+            rtt_s = _interpolated(self.rtts_s, rtt)
+            return OperatingPoint(round(rate_bps), rtt_s, round(_interpolated(self.flows, flows)))
+        groups = tuple(span.at(rtt, flows) for span in self.spans)
+        number = round(sum(group.flows for group in groups))
+        mean_s = sum(group.flows * group.rtt_s for group in groups) / number
+        return OperatingPoint(round(rate_bps), round(mean_s, 6), number, classes=groups)
 
     @cached_property
-    def corners(self) -> list[Condition]:
+    def corners(self) -> list[OperatingPoint]:
         """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
         return [
             self.at(rate_bps, rtt, flows)
@@ -210,36 +295,36 @@ class Ranges:
         ]
 
     def _ends(self) -> list[tuple[float, float]]:
-        """Of the RTTs and of the flows, by their places."""
-        rtts = [0.0, 1.0] if any(one.rtts_s[0] < one.rtts_s[1] for one in self.spans) else [0.0]
+        """Return the ends of the RTTs and of the flows, as 0 and 1."""
+        spread = any(span.rtts_s[0] < span.rtts_s[1] for span in self.spans)
+        rtts = [0.0, 1.0] if spread else [0.0]
         flows = [0.0, 1.0] if self.flows[0] < self.flows[1] else [0.0]
         return list(itertools.product(rtts, flows))
 
     @property
-    def middle(self) -> Condition:
+    def middle(self) -> OperatingPoint:
         """The geometric means, to three figures."""
         rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
-        found = self.at(rate, 0.5, 0.5)
-        return replace(found, rtt_s=float(f"{found.rtt_s:.3g}")) if self.one_class else found
+        point = self.at(rate, 0.5, 0.5)
+        return replace(point, rtt_s=float(f"{point.rtt_s:.3g}")) if self.one_class else point
 
     @cached_property
-    def conditions(self) -> list[Condition]:
-        """The corners, and the middle where it is another condition."""
-        if len(self.corners) == 1:
-            return self.corners
-        return [*self.corners, self.middle]
+    def conditions(self) -> list[OperatingPoint]:
+        """The points of the linear model: the corners, and the middle where it is another one."""
+        return self.corners if len(self.corners) == 1 else [*self.corners, self.middle]
 
     @property
-    def places(self) -> list[Condition]:
-        """Where packets run: under every condition, and after every step; on a recorded link, with
-        every pair of ends of the others, and in their middle."""
+    def places(self) -> list[OperatingPoint]:
+        """The points at which packets run: `swept`, `centre`, and after every step."""
         return [*self.swept, *([] if self.centre is None else [self.centre]), *self.steps]
 
     @cached_property
-    def steps(self) -> list[Condition]:
-        """The load and the rate from one end of their ranges to the other, with the longest RTT:
-        flows leave the fastest link and come to the slowest; the rate falls under most flows and
-        rises under the fewest. A recording moves by itself."""
+    def steps(self) -> list[OperatingPoint]:
+        """The points after a step of the load or of the rate, with the longest RTT.
+
+        Flows leave the fastest link and come to the slowest; the rate falls under most flows and
+        rises under the fewest. A recorded link varies by itself, and has no steps.
+        """
         if self.trace is not None:
             return []
         low, high = self.rates_bps
@@ -252,16 +337,16 @@ class Ranges:
         ]
 
     @property
-    def swept(self) -> list[Condition]:
-        """The places but the middle, in the order of a scenario's sweep."""
+    def swept(self) -> list[OperatingPoint]:
+        """The points of the packets' sweep, in its order: the corners, or those of the trace."""
         if self.trace is None:
             return self.corners
-        there = (self.at(self.trace.mean_bps, *one) for one in self._ends())
-        return [replace(one, traced=True) for one in there]
+        points = (self.at(self.trace.mean_bps, *ends) for ends in self._ends())
+        return [replace(point, traced=True) for point in points]
 
     @property
-    def centre(self) -> Condition | None:
-        """The middle, where it is another place."""
+    def centre(self) -> OperatingPoint | None:
+        """The middle for packets; None where it is the only point of the sweep."""
         if len(self.swept) == 1:
             return None
         if self.trace is None:
@@ -270,79 +355,81 @@ class Ranges:
 
     @cached_property
     def native(self) -> Conditions:
-        """As the registry of laws takes them."""
-        return self._native(lambda one: one.plain)
+        """The points as the registry of laws takes them."""
+        return self._native(lambda point: point.plain)
 
     @cached_property
     def alike(self) -> Conditions:
-        """With as many flows of Reno as need the same probability: gains depend on that, and the
-        axes of a search are made for Reno."""
+        """The points with the number of Reno flows that needs the same signal probability.
+
+        Gains depend on that probability, and the axes of a search are declared for Reno.
+        """
         if self.plain:
             return self.native
 
-        def plain(one: Condition) -> tuple[int, float, int]:
-            flows = self.reno_flows(one, self.native.active_flows(one.plain, 0.0), 0.0)
-            return one.rate_bps, one.rtt_s, max(1, round(flows))
+        def plain(point: OperatingPoint) -> tuple[int, float, int]:
+            flows = self.reno_flows(point, self.native.active_flows(point.plain, 0.0), 0.0)
+            return point.rate_bps, point.rtt_s, max(1, round(flows))
 
         return self._native(plain)
 
-    def _native(self, plain: Callable[[Condition], tuple[int, float, int]]) -> Conditions:
-        conditions = [plain(one) for one in self.conditions]
-        size, room_pkts = round(self.packet_bytes), float(self.buffer_pkts)
-        return Conditions(conditions, plain(self.middle), size, room_pkts)
+    def _native(self, plain: Callable[[OperatingPoint], tuple[int, float, int]]) -> Conditions:
+        points = [plain(point) for point in self.conditions]
+        size, buffer_pkts = round(self.packet_bytes), float(self.buffer_pkts)
+        return Conditions(points, plain(self.middle), size, buffer_pkts)
 
-    def reno_flows(self, at: Condition, flows: float, queue_pkts: float) -> float:
-        """How many flows of Reno need the probability of these with this queue."""
+    def reno_flows(self, at: OperatingPoint, flows: float, queue_pkts: float) -> float:
+        """Return how many flows of Reno need the probability of these flows with this queue."""
         if self.plain:
             return flows
         groups = self.groups(at)
-        total = sum(one.flows for one in groups)
+        total = sum(group.flows for group in groups)
         mix = FlowModel.mixed(
-            [one.tcp for one in groups],
-            [one.flows / total for one in groups],
-            [one.rtt_s / at.rtt_s for one in groups],
+            [group.tcp for group in groups],
+            [group.flows / total for group in groups],
+            [group.rtt_s / at.rtt_s for group in groups],
         )
-        settled = mix.operating_point(flows, at.rtt_s, queue_pkts, self.capacity_pkts_per_s(at))
-        return settled.flows
+        capacity = self.capacity_pkts_per_s(at)
+        return mix.operating_point(flows, at.rtt_s, queue_pkts, capacity).flows
 
-    def groups(self, at: Condition) -> tuple[Group, ...]:
-        """All flows of a place."""
+    def groups(self, at: OperatingPoint) -> tuple[Group, ...]:
+        """Return all flows of a point, in classes."""
         return at.classes or (Group(self.tcp, at.flows, at.rtt),)
 
-    def link(self, at: Condition, flows: float) -> LoadedLink:
-        """The place as designs have it, with this many flows."""
+    def link(self, at: OperatingPoint, flows: float) -> LoadedLink:
+        """Return the link of a point for a design, with this many flows."""
         groups = () if self.plain else self.groups(at)
-        scaled = tuple(replace(one, flows=one.flows * flows / at.flows) for one in groups)
+        scaled = tuple(replace(group, flows=group.flows * flows / at.flows) for group in groups)
         return LoadedLink(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=scaled)
 
-    def grid(self, points: int) -> list[Condition]:
-        """`points` along each range, evenly in the logarithm."""
+    def grid(self, points: int) -> list[OperatingPoint]:
+        """Return a grid with `points` values along each range, evenly in the logarithm."""
 
-        def steps(some: bool) -> list[float]:
-            return [i / (points - 1) for i in range(points)] if some and points > 1 else [0.0]
+        def steps(spread: bool) -> list[float]:
+            return [i / (points - 1) for i in range(points)] if spread and points > 1 else [0.0]
 
         ends = self._ends()
         low, high = self.rates_bps
-        rates = [_along((low, high), share) for share in steps(low < high)]
-        rtts, flows = (steps(len({one[i] for one in ends}) > 1) for i in (0, 1))
-        every = [self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows)]
+        rates = [_interpolated((low, high), share) for share in steps(low < high)]
+        rtts, flows = (steps(len({pair[i] for pair in ends}) > 1) for i in (0, 1))
+        grid = [self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows)]
         if self.one_class:
-            every = [replace(one, rtt_s=round(one.rtt_s, 6)) for one in every]
-        return list(dict.fromkeys(every))
+            grid = [replace(point, rtt_s=round(point.rtt_s, 6)) for point in grid]
+        return list(dict.fromkeys(grid))
 
-    def only(self, condition: Condition) -> Ranges:
-        """That condition alone, with the same buffer."""
+    def only(self, point: OperatingPoint) -> Ranges:
+        """Return the ranges of a single point, with the same buffer."""
         spans = tuple(
-            ClassRange(one.tcp, (one.rtt_s,) * 2, (round(one.flows),) * 2)
-            for one in condition.classes
+            ClassRange(group.tcp, (group.rtt_s,) * 2, (round(group.flows),) * 2)
+            for group in point.classes
         )
         if self.one_class:
-            rtt_s, flows = condition.rtt_s, condition.flows
-            spans = (replace(self.spans[0], rtts_s=(rtt_s, rtt_s), flows=(flows, flows)),)
-        return replace(self, rates_bps=(condition.rate_bps,) * 2, spans=spans)
+            spans = (replace(self.spans[0], rtts_s=(point.rtt_s,) * 2, flows=(point.flows,) * 2),)
+        return replace(self, rates_bps=(point.rate_bps,) * 2, spans=spans)
 
-    def capacity_pkts_per_s(self, condition: Condition) -> float:
-        return condition.rate_bps / (8 * self.packet_bytes)
+    def capacity_pkts_per_s(self, point: OperatingPoint) -> float:
+        """Return the rate of a point in packets of usual size."""
+        return point.rate_bps / (8 * self.packet_bytes)
 
     def __str__(self) -> str:
         def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
@@ -358,19 +445,19 @@ class Ranges:
 
 def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
     low, high = quantities.range_ends(key, text)
-    bounds = _native.quantity(key, low, kind), _native.quantity(key, high, kind)
-    _check(key, text, bounds)
-    return bounds
+    return _checked(
+        key, text, (_native.quantity(key, low, kind), _native.quantity(key, high, kind))
+    )
 
 
 def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
-    """As many as the longest of the lists has, where a list of one is of all."""
+    """Return the classes: as many as the longest list has; a list of one holds for all classes."""
     lists = {
         key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
     }
     size = class_count(lists)
-    modelled = modelled_senders(lists["--tcp"])
-    counts = [_flows(one) for one in lists["--flows"]]
+    senders = modelled_senders(lists["--tcp"])
+    counts = [_flow_range(text) for text in lists["--flows"]]
     if len(counts) < size:
         low, high = counts[0]
         if low < size:
@@ -378,39 +465,41 @@ def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
                 f'--flows: found "{flows}" for {size} classes, allowed: one for each, or more'
             )
         counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
-    bounds = [_bounds("--rtt", one, "time") for one in lists["--rtt"]]
+    bounds = [_bounds("--rtt", text, "time") for text in lists["--rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
-
-    senders, rtts_s = per_class(modelled, size), per_class(rtts_s, size)
-    return tuple(
-        ClassRange(*one) for one in zip(senders, rtts_s, per_class(counts, size), strict=True)
-    )
+    senders, rtts_s = per_class(senders, size), per_class(rtts_s, size)
+    rows = zip(senders, rtts_s, per_class(counts, size), strict=True)
+    return tuple(ClassRange(*row) for row in rows)
 
 
 def _divided(number: int, parts: int) -> list[int]:
     return [number // parts + (i < number % parts) for i in range(parts)]
 
 
-def _flows(text: str) -> tuple[int, int]:
+def _flow_range(text: str) -> tuple[int, int]:
     ends = quantities.range_ends("--flows", text)
     if not all(end.isdigit() and int(end) <= MOST_FLOWS for end in ends):
         raise ScenarioError(
             f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as 10..400'
         )
-    low, high = map(int, ends)
-    _check("--flows", text, (low, high))
-    return low, high
+    low, high = ends
+    return _checked("--flows", text, (int(low), int(high)))
 
 
-def _along(bounds: tuple[float, float], share: float) -> float:
-    """From 0 at the low end to 1 at the high one, in the logarithm; the ends as they are."""
-    low, high = bounds
-    return high if share == 1 else low * (high / low) ** share
+Bounds = TypeVar("Bounds", tuple[int, int], tuple[float, float])
 
 
-def _check(key: str, text: str, bounds: tuple[float, float]) -> None:
+def _checked(key: str, text: str, bounds: Bounds) -> Bounds:
+    """Return the bounds of a range. Raises `ScenarioError` where they are not in order."""
     if not 0 < bounds[0] <= bounds[1]:
         raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+    return bounds
+
+
+def _interpolated(bounds: tuple[float, float], share: float) -> float:
+    """Return a value from 0 (low end) to 1 (high end) in the logarithm; the ends are exact."""
+    low, high = bounds
+    return high if share == 1 else low * (high / low) ** share
 
 
 def _distinct(bounds: tuple[T, T]) -> list[T]:

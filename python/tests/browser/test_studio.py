@@ -28,11 +28,12 @@ import forebay
 from forebay import _native
 from forebay._base import registries
 from forebay.guide import starter
-from forebay.studio import gains, packets, scenario, state, theory, theory_process
+from forebay.studio import gains, packets, scenario, session, state, theory
 from forebay.studio import server as studio_server
+from forebay.studio.packets import Outdated
 from forebay.studio.scenario import BaseScenario
 from forebay.studio.server import REQUEST_S
-from forebay.studio.theory_process import Abandoned, TheoryProcess
+from forebay.studio.session import TheoryProcess
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -144,20 +145,20 @@ def test_a_long_thought_that_nobody_waits_for_ends_early(
     base: BaseScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its time constants are far apart: this loop takes half a second.
-    monkeypatch.setattr(theory_process, "OUTDATED_S", 0.05)
+    monkeypatch.setattr(session, "OUTDATED_S", 0.05)
     slow = {"a": "stred", "a.by": "hand", "a.rtt": "2671ms", "a.crossover": "0.153"}
     slow |= {"packet": "208B", "buffer": "3563p"}
     now = state.parse(slow, base.start)
     process, start = TheoryProcess(), base.start
     try:
         process.ask("loops", start, gains.all_gains(start), outdated=lambda: False)
-        with pytest.raises(Abandoned):
+        with pytest.raises(Outdated):
             process.ask("loops", now, gains.all_gains(now), outdated=lambda: True)
         answer = process.ask("loops", start, gains.all_gains(start), outdated=lambda: False)
         assert answer == theory.loops(start, gains.all_gains(start))
     finally:
         process.close()
-    with pytest.raises(Abandoned):
+    with pytest.raises(Outdated):
         process.ask("loops", start, {}, outdated=lambda: False)
 
 

@@ -11,7 +11,7 @@ from conftest import Cli
 from links import blast, marked, needs_link, nothing_stays
 
 import forebay
-from forebay.linux import congestion, doctor
+from forebay.linux import doctor, link_outcome
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -53,9 +53,9 @@ def test_doctor_warns_of_a_sender_that_ignores_drops(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(doctor, "_available", lambda: "reno bbr cubic")
-    monkeypatch.setattr(congestion, "DEFAULT", tmp_path / "default")
+    monkeypatch.setattr(link_outcome, "DEFAULT_CONGESTION_CONTROL", tmp_path / "default")
     for default, verdict in [("cubic", "yes"), ("bbr", "partly")]:
-        congestion.DEFAULT.write_text(f"{default}\n")
+        link_outcome.DEFAULT_CONGESTION_CONTROL.write_text(f"{default}\n")
         one = doctor._congestion_control()
         assert (one.verdict, default in one.found) == (verdict, True)
         assert ("iperf3 -C cubic" in one.advice) == (verdict == "partly")

@@ -23,10 +23,7 @@ from forebay._base.errors import RunError
 from forebay._base.temporary import own_prefix, temporary_folder
 from forebay._native import ScenarioError
 from forebay.experiment import engines, experiment
-from forebay.linux import guest_placement as placement
-from forebay.linux import guest_run as run
-from forebay.linux import guest_setup as setup
-from forebay.linux import installed_guests as guests
+from forebay.linux import guests, kernel_engine
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (
@@ -81,7 +78,7 @@ def test_setup_builds_the_first_process_in_a_checkout(
     # Elsewhere than in the package, where tests beside this one run guests with it.
     program = tmp_path / "forebay-guest"
     monkeypatch.setenv("MAKEFLAGS", f"GUEST={program} STAMPS={tmp_path}")
-    setup.build_program()
+    guests.build_program()
     assert program.stat().st_mode & 0o111
     assert program.read_bytes()[:4] == b"\x7fELF"
 
@@ -176,7 +173,7 @@ def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
 def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: Path) -> None:
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
-    assert not list(run._memory().glob(f"{own_prefix(os.getpid())}*"))
+    assert not list(kernel_engine._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
 def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
@@ -198,9 +195,9 @@ def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
 def test_folders_of_killed_runs_are_removed() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = run._memory() / f"{own_prefix(gone.pid)}x"
+    left = kernel_engine._memory() / f"{own_prefix(gone.pid)}x"
     left.mkdir()
-    run.tidy()
+    kernel_engine.tidy()
     assert not left.exists()
 
 
@@ -245,14 +242,14 @@ def test_a_machine_without_a_compiler_is_told_the_packages(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ScenarioError, match=r"apt-get install gcc make flex bison bc"):
-        setup.setup(setup.KernelSource())
+        guests.setup(guests.KernelSource())
 
 
 def test_a_folder_that_is_no_kernel_is_told(tmp_path: Path, some_guest: Path) -> None:
-    if any(shutil.which(program) is None for program in setup.PROGRAMS):
+    if any(shutil.which(program) is None for program in guests.PROGRAMS):
         pytest.skip("programs of a build are not here: flex, bison, bc")
     with pytest.raises(ScenarioError, match="which has no Makefile, allowed: a tree of Linux"):
-        setup.setup(setup.KernelSource(tree=tmp_path))
+        guests.setup(guests.KernelSource(tree=tmp_path))
 
 
 def test_a_tree_is_adapted_or_refused(tmp_path: Path) -> None:
@@ -260,30 +257,30 @@ def test_a_tree_is_adapted_or_refused(tmp_path: Path) -> None:
     config = tmp_path / "arch/um/Kconfig"
     source = tmp_path / "arch/um/os-Linux/util.c"
     config.write_text("config HZ\n\tint\n\tdefault 100\n\nconfig OTHER\n\tdefault 100\n")
-    source.write_text(f"ssize_t os_getrandom(void *buf)\n{{\n{setup.RANDOM_BEFORE}}}\n")
+    source.write_text(f"ssize_t os_getrandom(void *buf)\n{{\n{guests.RANDOM_BEFORE}}}\n")
     # Without the place for several calls it is a guest, too, and known as such.
-    assert not setup._adapt(tmp_path, 1000)
+    assert not guests._adapt(tmp_path, 1000)
     assert config.read_text().count("default 1000\n") == 1
     assert source.read_text().index("FOREBAY_SEED") < source.read_text().index("return getrandom")
     calls = tmp_path / "arch/um/kernel/skas/syscall.c"
     calls.parent.mkdir(parents=True)
-    whole = f"{setup.CALLS_BEFORE}{{\n{setup.NUMBER_BEFORE}\tmore();\n}}\n"
-    for text, taken in ((setup.CALLS_BEFORE, False), (whole, True)):
+    whole = f"{guests.CALLS_BEFORE}{{\n{guests.NUMBER_BEFORE}\tmore();\n}}\n"
+    for text, taken in ((guests.CALLS_BEFORE, False), (whole, True)):
         calls.write_text(text)
         config.write_text("config HZ\n\tint\n\tdefault 100\n")
-        source.write_text(f"{{\n{setup.RANDOM_BEFORE}}}\n")
-        assert setup._adapt(tmp_path, 1000) == taken
+        source.write_text(f"{{\n{guests.RANDOM_BEFORE}}}\n")
+        assert guests._adapt(tmp_path, 1000) == taken
         assert ("forebay_calls" in calls.read_text()) == taken
-    handler = calls.read_text().partition(setup.CALLS_BEFORE)[2]
-    assert handler == f"{{\n{setup.NUMBER_BEFORE}{setup.NUMBER_AFTER}\tmore();\n}}\n"
+    handler = calls.read_text().partition(guests.CALLS_BEFORE)[2]
+    assert handler == f"{{\n{guests.NUMBER_BEFORE}{guests.NUMBER_AFTER}\tmore();\n}}\n"
     source.write_text("another\n")
-    with pytest.raises(setup.SetupError, match=r"util.c of this source is not as it was known"):
-        setup._adapt(tmp_path, 100)
+    with pytest.raises(guests.SetupError, match=r"util.c of this source is not as it was known"):
+        guests._adapt(tmp_path, 100)
 
 
 def test_a_guest_is_known_by_all_that_it_is_built_from() -> None:
     digests = {
-        setup._digest(version, hz) for version in ("linux-source-1=1", "2") for hz in (100, 1000)
+        guests._digest(version, hz) for version in ("linux-source-1=1", "2") for hz in (100, 1000)
     }
     assert len(digests) == 4
 
@@ -294,20 +291,20 @@ def test_a_guest_stays_on_a_processor_that_nobody_else_wants() -> None:
     processes = [subprocess.Popen(words) for words in (sleep, spin, spin)]
     idle, busy, other = (process.pid for process in processes)
     try:
-        first, second = placement.Placement(idle), placement.Placement(busy)
+        first, second = kernel_engine.Placement(idle), kernel_engine.Placement(busy)
         places = [os.sched_getaffinity(pid) for pid in (idle, busy)]
         assert [len(place) for place in places] == [1, 1]
         assert places[0] != places[1]
         # Nobody sets it free of another but itself.
         os.sched_setaffinity(other, places[1])
         second.watch(time.monotonic())
-        time.sleep(3 * placement.INTERVAL_S)
+        time.sleep(3 * kernel_engine.INTERVAL_S)
         second.watch(time.monotonic())
         assert os.sched_getaffinity(busy) != places[1]
         assert os.sched_getaffinity(idle) == places[0]
         second.end()
         first.end()
-        assert not +placement._taken
+        assert not +kernel_engine._taken
     finally:
         for process in processes:
             process.kill()
@@ -712,14 +709,14 @@ def test_a_program_that_is_not_there_is_a_line(tmp_path: Path) -> None:
 def test_a_program_that_never_sleeps_is_said(
     looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "STILL_S", 3.0)
+    monkeypatch.setattr(kernel_engine, "STILL_S", 3.0)
     (tmp_path / "spin.py").write_text(f"import time\nwhile {looks}:\n    pass\n")
     program = PROGRAM + f'client = "{sys.executable} spin.py"\nstart = "1s"\n'
     file = tmp_path / "spin.toml"
     file.write_text(scenario(program, FTP.format(flows=1)))
     with pytest.raises(RunError, match=r"time stood still for 3 s .* looks at the clock"):
         forebay.run(file, engine="kernel")
-    assert not list(run._memory().glob(f"{own_prefix(os.getpid())}*"))
+    assert not list(kernel_engine._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
 def test_programs_need_an_engine_that_runs_them() -> None:
@@ -742,15 +739,15 @@ def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: P
     )
     folders = f"{own_prefix(process.pid)}*"
     try:
-        _until(lambda: bool(list(run._memory().glob(f"{folders}/progress"))))
+        _until(lambda: bool(list(kernel_engine._memory().glob(f"{folders}/progress"))))
         assert process.poll() is None, (tmp_path / "said").read_text()
         process.send_signal(how)
         process.wait(30)
     finally:
         process.kill()
     _until(lambda: not _guests_of(process.pid))
-    run.tidy()
-    assert not list(run._memory().glob(folders))
+    kernel_engine.tidy()
+    assert not list(kernel_engine._memory().glob(folders))
 
 
 def _until(condition: object, patience_s: float = 60) -> None:

@@ -303,8 +303,8 @@ def test_every_option_of_a_qdisc_comes_back(host: Host, lines: list[str]) -> Non
     for line in lines:
         host.tc(f"qdisc add dev eth0 {line}")
 
-    def kept() -> list[qdiscs.Qdisc]:
-        def whole() -> list[qdiscs.Qdisc]:
+    def kept() -> list[qdiscs.DeviceQdisc]:
+        def whole() -> list[qdiscs.DeviceQdisc]:
             return qdiscs.tree(socket.if_nametoindex("eth0"))
 
         return namespaces.inside(host.path, whole)

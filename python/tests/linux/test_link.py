@@ -39,7 +39,7 @@ from links import (
 
 import forebay
 from forebay import _native
-from forebay.linux import congestion, doctor, settings
+from forebay.linux import doctor, link_outcome, settings
 from forebay.linux import run as run_link
 from forebay.linux.link_settings import OPTIONS, words
 
@@ -115,7 +115,7 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     link = json.loads((out / "link.json").read_text())
     assert link["ways"]["up"]["asked_bps"] == pytest.approx(15e6, rel=1e-6)
     assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=0.05)
-    default = congestion.DEFAULT.read_text().strip()
+    default = link_outcome.DEFAULT_CONGESTION_CONTROL.read_text().strip()
     assert link["default_congestion_control"] == default
     assert f"default congestion control is {default}, for" in (out / "report.html").read_text()
     assert link["ways"]["up"]["congestion_controls"] == {"reno": 5}
@@ -822,10 +822,10 @@ def test_it_warns_of_what_a_sender_used(
 
 
 def test_what_is_not_seen_is_taken_for_the_default() -> None:
-    assert "default is bbr" in congestion.ignored({}, 1, "bbr")
-    assert congestion.ignored({}, 0, "bbr") == ""
-    assert congestion.ignored({"cubic": 1}, 2, "bbr") == ""
-    assert "2 of bbr" in congestion.ignored({"bbr": 2, "reno": 1}, 3, "reno")
+    assert "default is bbr" in link_outcome.unresponsive_flows({}, 1, "bbr")
+    assert link_outcome.unresponsive_flows({}, 0, "bbr") == ""
+    assert link_outcome.unresponsive_flows({"cubic": 1}, 2, "bbr") == ""
+    assert "2 of bbr" in link_outcome.unresponsive_flows({"bbr": 2, "reno": 1}, 3, "reno")
 
 
 @needs_iperf3

@@ -26,10 +26,9 @@ from forebay._base.errors import RunError
 from forebay._base.temporary import own_prefix
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
-from forebay.linux import congestion
+from forebay.linux import link_outcome
 from forebay.linux.flow_mapping import link_plans
-from forebay.linux.link_engine import LinkEngine
-from forebay.linux.real_flows import Limits
+from forebay.linux.link_engine import Limits, LinkEngine
 
 __all__ = ["marked", "nothing_stays"]
 
@@ -120,9 +119,11 @@ def test_iperf3_and_a_web_server_run_as_they_are(tmp_path: Path) -> None:
     assert "iperf3: interrupt - the client has terminated" in str(clients[2]["said"])
     assert all(one["status"] is None for one in ended if one["end"] == "server")
     # A machine whose default hardly follows a law is told of: iperf3 has it here.
-    default = congestion.default()
+    default = link_outcome.default_congestion_control()
     warned = " ".join(text for text, _ in descriptions.warnings(result))
-    assert (f"a program's TCP has {default}" in warned) == bool(congestion.warning(default))
+    assert (f"a program's TCP has {default}" in warned) == bool(
+        link_outcome.congestion_warning(default)
+    )
     # Who gets what, by traffic: 2 · 300 kB in 7 s, and something for each of the others.
     got = dict(result.traffic.select("label", "goodput_bps").iter_rows())
     assert got["web"] == pytest.approx(2 * 8 * 300e3 / 7, rel=0.05)

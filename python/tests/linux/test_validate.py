@@ -32,8 +32,7 @@ from forebay.comparison import validation_page as page
 from forebay.comparison.validate import METRICS, Row, Side, ValidatedScenario, compare_engines
 from forebay.experiment import execution, experiment
 from forebay.experiment.result import Result
-from forebay.linux import LinkError, settings, transfers
-from forebay.linux import real_flows as real
+from forebay.linux import LinkError, link_engine, settings, transfers
 from forebay.linux import run as run_link
 from forebay.linux.flow_mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.linux.link_engine import LinkEngine
@@ -346,13 +345,13 @@ def simulated_attempts(
     """Real runs that are simulated ones; the first attempt of each seed is void for `first`."""
     asked: list[int] = []
 
-    def once(_plan: object, seed: int, *_more: object) -> real.Attempt:
+    def once(_plan: object, seed: int, *_more: object) -> link_engine.Attempt:
         asked.append(seed)
         observed = execution.execute(one).runs[0]
         observed.metrics["lateness_p99_s"] = 1e-5
-        return real.Attempt(observed, first if asked.count(seed) == 1 else [])
+        return link_engine.Attempt(observed, first if asked.count(seed) == 1 else [])
 
-    monkeypatch.setattr(real, "once", once)
+    monkeypatch.setattr(link_engine, "once", once)
 
 
 def test_void_runs_that_are_made_again_are_told_of(
@@ -361,7 +360,7 @@ def test_void_runs_that_are_made_again_are_told_of(
     one = read(tmp_path)
     simulated_attempts(monkeypatch, one, ["1.2 ms late"])
     (plan,) = link_plans(one)
-    runs = real.RealRuns({(0, 0): plan}, [(0, 0, 1), (0, 0, 2)])
+    runs = link_engine.RealRuns({(0, 0): plan}, [(0, 0, 1), (0, 0, 2)])
     told = [runs.more]
     while not runs.done:
         told.append(runs.more)
@@ -370,7 +369,7 @@ def test_void_runs_that_are_made_again_are_told_of(
     done, faults = runs.take()
     assert faults == []
     assert runs.progress() == 1
-    assert [each.metrics[real.MADE_AGAIN] for each in done] == [1, 1]
+    assert [each.metrics[link_engine.MADE_AGAIN] for each in done] == [1, 1]
     assert runs.remarks == {}
     assert ", 1 made again; the last: mine, seed 1, 1.2 ms late" in told
     assert told[-1] == ", 2 made again; the last: mine, seed 2, 1.2 ms late"

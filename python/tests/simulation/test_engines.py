@@ -31,8 +31,7 @@ from forebay.experiment.store_files import sealed_name
 from forebay.fluid.engine import Fluid
 from forebay.linux import LinkError, settings
 from forebay.linux import run as run_link
-from forebay.linux.link_engine import LinkEngine
-from forebay.linux.real_flows import MADE_AGAIN, Limits
+from forebay.linux.link_engine import MADE_AGAIN, Limits, LinkEngine
 
 SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 ONE_POINT = SCENARIO.partition("[sweep]")[0]

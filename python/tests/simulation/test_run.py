@@ -149,7 +149,7 @@ def test_functions_keep_their_names_whatever_is_loaded() -> None:
         "print(sorted(set(forebay.__all__) - set(dir(forebay))))\n"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "forebay.experiment.result forebay.linux.net\n[]\n"
+    assert done.stdout == "forebay.experiment.result forebay.linux.link_process\n[]\n"
 
 
 def test_a_scenario_may_be_a_text_or_tables(scenario: Path) -> None:

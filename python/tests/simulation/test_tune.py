@@ -29,19 +29,10 @@ from forebay.control import disturbances, fitted_gains
 from forebay.control.loop import Loop
 from forebay.experiment import store_choice as choice
 from forebay.scenario import router
-from forebay.tuning import (
-    calm_regions,
-    candidates,
-    check,
-    gain_search,
-    local_models,
-    page,
-    parallel_search,
-    tuning,
-)
+from forebay.tuning import candidates, check, recommendation, search, tuning
 from forebay.tuning.candidates import GOALS, Candidate
-from forebay.tuning.estimate import Course, Estimate
-from forebay.tuning.ranges import Condition, Ranges
+from forebay.tuning.check import Course, TuningEstimate
+from forebay.tuning.ranges import OperatingPoint, Ranges
 from forebay.tuning.tuning import tune
 
 #: Few flows with long windows, where the model holds.
@@ -62,10 +53,12 @@ def tuned() -> tuning.Tuning:
 def test_corners_are_every_pair_of_ends() -> None:
     ranges = Ranges.from_texts("5..50Mbit/s", "20..200ms", "10..400")
     assert len(ranges.corners) == 8
-    assert ranges.corners[0] == Condition(5_000_000, 0.02, 10)
-    assert ranges.middle == Condition(15_800_000, 0.0632, 63)
+    assert ranges.corners[0] == OperatingPoint(5_000_000, 0.02, 10)
+    assert ranges.middle == OperatingPoint(15_800_000, 0.0632, 63)
     assert ranges.buffer_pkts == 1250  # 50 Mbit/s · 200 ms
-    assert Ranges.from_texts("5Mbit/s", "20ms", "10").conditions == [Condition(5_000_000, 0.02, 10)]
+    assert Ranges.from_texts("5Mbit/s", "20ms", "10").conditions == [
+        OperatingPoint(5_000_000, 0.02, 10)
+    ]
     assert Ranges.from_texts("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
     assert len(ranges.grid(5)) == 125
     assert set(ranges.corners) <= set(ranges.grid(3))
@@ -135,7 +128,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
     """The model's deviation at constant load, and that of the packets, within a third."""
     ranges = Ranges.from_texts("15Mbit/s", "150ms", "20")
     params = (("target", "150p"), ("a", "0.00002"), ("b", "0.0000198"))
-    local = local_models.local_models_at(
+    local = candidates.local_models_at(
         "pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions
     )[0]
     assert local is not None
@@ -151,7 +144,7 @@ def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
     assert local.held
     assert local.loop.stable
-    assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
+    assert local.loop.margins.sensitivity <= 1.03 * candidates.SENSITIVITY
     assert local.sensitivity > 1.8
     one = Candidate("pi", "pi", region.params(point), "listed")
     seen = check.check([one], ranges, 2).checked[0]
@@ -170,7 +163,7 @@ def test_any_law_is_searched_on_the_plant_of_its_senders() -> None:
         point = {axis.name: math.sqrt(axis.low * axis.high) for axis in space.axes}
         for local in space.local(point, ranges, ranges.conditions):
             assert local is not None
-            assert local.flows == local.condition.flows
+            assert local.flows == local.point.flows
             # p = 2/W, and no 2/W².
             window_pkts = local.loop.point.rtt_s * local.capacity_pkts_per_s / local.flows
             assert local.loop.point.probability == pytest.approx(2 / window_pkts, rel=1e-6)
@@ -196,12 +189,12 @@ def test_search_keeps_the_margins(law: str, narrow: Ranges) -> None:
     """By the exact margins of the loop, which the search does not use."""
     space = candidates.space(law, narrow)
     assert space is not None
-    found = gain_search.search(space, GOALS["balance"], narrow, seed=1)
+    found = search.search(space, GOALS["balance"], narrow, seed=1)
     assert found.keeps
     for local in found.local:
         assert local is not None
         assert local.loop.stable
-        assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
+        assert local.loop.margins.sensitivity <= 1.03 * candidates.SENSITIVITY
         assert local.idle <= GOALS["balance"].give_up
 
 
@@ -209,9 +202,9 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
     space = candidates.space("pi", narrow)
     assert space is not None
     goal = GOALS["throughput"]
-    found = gain_search.search(space, goal, narrow, seed=1)
+    found = search.search(space, goal, narrow, seed=1)
     high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.conditions)
-    assert gain_search.loss(found.local, goal) < gain_search.BROKEN <= gain_search.loss(high, goal)
+    assert search.loss(found.local, goal) < search.BROKEN <= search.loss(high, goal)
 
 
 def test_packets_run_with_keys_of_the_caller() -> None:
@@ -226,7 +219,7 @@ def test_packets_run_with_keys_of_the_caller() -> None:
     plain = check.check([result.chosen.candidate], result.ranges, 1).checked[0]
     dropped = check.check([result.chosen.candidate], Ranges.from_texts(RATE, RTT, FLOWS), 1)
     assert not np.array_equal(plain.deviation_s, dropped.checked[0].deviation_s)
-    commands = page.commands(result, Path("out"))
+    commands = recommendation.commands(result, Path("out"))
     assert all("--set bottleneck.ecn=true --set traffic.0.ecn=true" in one for one in commands)
     assert "gains that are designed for the ranges" in " ".join(result.reasons())
 
@@ -318,7 +311,7 @@ def test_laws_with_goodput_to_spare_get_lower_set_points(narrow: Ranges) -> None
 
 def test_set_points_that_round_alike_have_labels_of_their_own(narrow: Ranges) -> None:
     """0.7 times 0.7 and 1.4 times 0.35, of a law with two choices: both are at 0.49."""
-    region = calm_regions.region_of("pi", narrow)
+    region = search.region_of("pi", narrow)
     assert region is not None
     result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
     first = region.best(GOALS["balance"])
@@ -352,7 +345,7 @@ def test_what_was_found_survives_a_fault_after_it(
     assert found.chosen is not None
     told = found.findings()
     assert told["partial"] and told["law"] == "pi" and len(told["candidates"]) > 5
-    page.write_files(found, told, tmp_path / "out", "forebay tune")
+    recommendation.write_files(found, told, tmp_path / "out", "forebay tune")
     assert "the end of the world" in (tmp_path / "out" / "tune.html").read_text()
 
     # Before the first run there is nothing but the searches, which need not be made again.
@@ -361,7 +354,7 @@ def test_what_was_found_survives_a_fault_after_it(
         with pytest.raises(RuntimeError, match="the end of the world"):
             tune("10Mbit/s", RTT, FLOWS, **given)
     with monkeypatch.context() as broken:
-        broken.setattr(parallel_search, "best_candidate", breaks)
+        broken.setattr(search, "best_candidate", breaks)
         again = tune("10Mbit/s", RTT, FLOWS, **given, threads=1)
     assert again.chosen is not None
     without = tune("10Mbit/s", RTT, FLOWS, laws=["pi"], seeds=1)
@@ -371,8 +364,8 @@ def test_what_was_found_survives_a_fault_after_it(
 def test_numbers_are_on_the_disk_before_anything_is_said(tmp_path: Path) -> None:
     """Where its own sentences fail, say."""
     program = (
-        "import sys; from forebay.tuning import findings; "
-        "findings.paragraphs = lambda *a, **k: 1 / 0; "
+        "import sys; from forebay.report import templates; "
+        "templates.paragraphs = lambda *a, **k: 1 / 0; "
         "from forebay.cli.main import main; main()"
     )
     words = ["tune", *OPTIONS, "--law", "pi", "--seeds", "1", "--out", "tuned", "--no-store"]
@@ -439,9 +432,9 @@ def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
 
 
 @pytest.fixture(scope="module")
-def for_router() -> tuple[tuning.Tuning, list[Estimate]]:
+def for_router() -> tuple[tuning.Tuning, list[TuningEstimate]]:
     """A choice for a router, and what was announced before it."""
-    announced: list[Estimate] = []
+    announced: list[TuningEstimate] = []
     made = tune(
         RATE, RTT, FLOWS, laws=["pie", "codel", "red", "dualpi2"], seeds=2, packet="1500B",
         for_="linux", announce=announced.append,
@@ -450,7 +443,7 @@ def for_router() -> tuple[tuning.Tuning, list[Estimate]]:
 
 
 def test_a_router_is_told_what_it_can_have(
-    for_router: tuple[tuning.Tuning, list[Estimate]],
+    for_router: tuple[tuning.Tuning, list[TuningEstimate]],
 ) -> None:
     """Linux's RED has no `gentle`, its PIE has gains in sixteenths: what the packets judged is what
     the qdisc does."""
@@ -479,7 +472,7 @@ def test_a_router_is_told_what_it_can_have(
 
 
 def test_an_estimate_comes_before_the_long_part(
-    for_router: tuple[tuning.Tuning, list[Estimate]],
+    for_router: tuple[tuning.Tuning, list[TuningEstimate]],
 ) -> None:
     (expected,) = for_router[1]
     assert expected.searches == 3  # of PIE, RED and DualPI2, for the goal that was asked for
@@ -550,20 +543,20 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert [place["flows"] for place in printed["places"]] == [5, 10, 7, 5, 10]
     steps = [place["before"] for place in printed["places"]]
     assert steps == [None] * 3 + [{"rate_bps": 20e6, "flows": n} for n in (10, 5)]
-    page = (out / "tune.html").read_text()
-    assert len(set(pages.check(page))) == 3
-    assert "http" not in page.split("<svg")[0]
+    report = (out / "tune.html").read_text()
+    assert len(set(pages.check(report))) == 3
+    assert "http" not in report.split("<svg")[0]
     # As they are printed, from where `forebay tune` ran.
-    assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in page
-    titles = re.findall("<h[23][^>]*>([^<]+)</h", page)
+    assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in report
+    titles = re.findall("<h[23][^>]*>([^<]+)</h", report)
     assert len(titles) == len(set(titles)) == 10, titles
     # What is chosen between, and what its names say.
     (target,) = (row["set_point"] for row in printed["candidates"] if row["chosen"])
-    assert target == printed["params"]["target"] and f"<td>{target}</td>" in page
-    assert "the set-point is half of that search" in page
+    assert target == printed["params"]["target"] and f"<td>{target}</td>" in report
+    assert "the set-point is half of that search" in report
     # It answers first: the choice, a picture, and then the reasons.
-    assert page.index("(chosen)") < page.index("<svg") < page.index("take pi with")
-    assert page.index("take pi with") < page.index("Every place in numbers")
+    assert report.index("(chosen)") < report.index("<svg") < report.index("take pi with")
+    assert report.index("take pi with") < report.index("Every place in numbers")
     for name in ("trade", "places", "defaults"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     again = cli("run", "tuned/tuned.toml", "--json")
@@ -578,7 +571,7 @@ def test_searches_are_the_same_in_any_number_of_processes() -> None:
     tasks = [("pi", "balance"), ("pi", "delay")]
 
     def told(processes: int) -> list[tuple[Any, ...]]:
-        found = sorted(parallel_search.search_all(tasks, ranges, 1, processes))
+        found = sorted(search.search_all(tasks, ranges, 1, processes))
         return [
             (
                 number,
@@ -604,7 +597,9 @@ def test_interrupted_while_searching_leaves_no_process(tmp_path: Path) -> None:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         each = children.read_text().split() if children.exists() else []
         return [
-            pid for pid in each if b"parallel_search" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid
+            for pid in each
+            if b"forebay.tuning.search" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
 
     deadline = time.monotonic() + 120
@@ -622,14 +617,14 @@ def test_a_second_search_is_not_waited_for(tmp_path: Path) -> None:
     """Keeping the first loads polars, whose handler had Ctrl-C heard when the next one ended."""
     asks = """
 import sys
-from forebay.experiment import choice
-from forebay.tuning import parallel_search
+from forebay.experiment import store_choice as choice
+from forebay.tuning import search
 from forebay.tuning.ranges import Ranges
 
 store = choice.store(sys.argv[1])
 ranges = Ranges.from_texts("5..50Mbit/s", "20..100ms", "10..100", tcp="cubic")
 tasks = [("pi", "balance"), ("red", "balance")]
-for number, _ in parallel_search.search_all(tasks, ranges, 1, 2, store):
+for number, _ in search.search_all(tasks, ranges, 1, 2, store):
     print(number, "polars" in sys.modules, flush=True)
 """
     process = subprocess.Popen(

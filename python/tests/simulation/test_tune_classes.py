@@ -13,7 +13,7 @@ from forebay import ScenarioError
 from forebay._base import quantities
 from forebay.control.plants import MixedLoop
 from forebay.control.senders import SENDERS
-from forebay.tuning import candidates, check, local_models
+from forebay.tuning import candidates, check
 from forebay.tuning.candidates import Candidate
 from forebay.tuning.ranges import Ranges
 
@@ -57,7 +57,7 @@ def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
     """Where all rest, and the peak of the loop, at the one condition of the range."""
     ranges = Ranges.from_texts("50Mbit/s", RTTS, "30", "1500B", tcp="cubic")
     params = (("target", "60p"), ("a", "0.0004"), ("b", "0.00039"))
-    (local,) = local_models.local_models_at(
+    (local,) = candidates.local_models_at(
         "pi", lambda _place, _flows: params, 60.0, ranges, ranges.conditions
     )
     assert local is not None

@@ -1,4 +1,4 @@
-"""Gains from the calm set of a range: against brute force over its places, and over a recording."""
+"""Gains from the robust set of a range: against brute force, and over a recording."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control import margins, pi_forms, pi_stabilising_set
 from forebay.control.plant import PublishedPlant
-from forebay.tuning import calm_regions, gain_search, local_models
+from forebay.tuning import candidates, search
 from forebay.tuning.candidates import GOALS
-from forebay.tuning.ranges import Ranges
-from forebay.tuning.recorded_link import RecordedLink
+from forebay.tuning.ranges import Ranges, RecordedLink
 from forebay.tuning.tuning import tune
 
 #: Long windows at every place, so that all of them count.
 RANGES = Ranges.from_texts("20..40Mbit/s", "60..120ms", "5..15")
 
 
-def region(law: str) -> calm_regions.Region:
-    found = calm_regions.region_of(law, RANGES)
+def region(law: str) -> search.Region:
+    found = search.region_of(law, RANGES)
     assert found is not None
     return found
 
@@ -52,14 +51,14 @@ def test_the_laws_that_are_a_pi() -> None:
 
 
 @pytest.mark.parametrize("law", ["pi", "rem", "pie", "pi2"])
-def test_the_calm_set_is_that_of_brute_force(law: str) -> None:
+def test_the_robust_set_is_that_of_brute_force(law: str) -> None:
     target, interval_s = 80.0, 0.01
-    calm = region(law).calm(target, interval_s)
-    assert calm is not None
-    assert all(calm.held)
+    robust = region(law).robust(target, interval_s)
+    assert robust is not None
+    assert all(robust.held)
     tried = 0
     for i in (4, 12, 20, 24):
-        k_p, k_i = float(calm.k_p[i]), float(calm.k_i[i])
+        k_p, k_i = float(robust.k_p[i]), float(robust.k_i[i])
         if not k_i > 0 or k_p <= 0.6 * k_i * interval_s:
             continue
         assert peak(law, target, k_p, 0.97 * k_i, interval_s) < 2.02
@@ -75,7 +74,7 @@ def test_no_gains_of_the_space_are_better(law: str) -> None:
     best = space.best(goal)
     assert best is not None
     assert best.keeps
-    cost = gain_search.loss(best.local, goal)
+    cost = search.loss(best.local, goal)
     assert cost < 1
     rng = np.random.default_rng(4)
     least = math.inf
@@ -88,7 +87,7 @@ def test_no_gains_of_the_space_are_better(law: str) -> None:
             local = space.local(point, RANGES, RANGES.conditions)
         except ScenarioError:
             continue
-        least = min(least, gain_search.loss(local, goal))
+        least = min(least, search.loss(local, goal))
     assert cost < 1.05 * least
 
 
@@ -100,7 +99,7 @@ def test_another_set_point_gets_gains_of_its_own() -> None:
         point = space.moved(best.point, share)
         assert point is not None
         assert point["target"] == pytest.approx(share * best.point["target"])
-        assert local_models.keeps(space.local(point, RANGES, RANGES.conditions))
+        assert candidates.keeps_margins(space.local(point, RANGES, RANGES.conditions))
     fastest = space.fastest(best.point["target"], best.point["interval"])
     assert fastest is not None
     assert fastest["k_i"] >= 0.95 * best.point["k_i"]
@@ -108,7 +107,7 @@ def test_another_set_point_gets_gains_of_its_own() -> None:
 
 def test_where_one_set_does_not_suffice() -> None:
     wide = Ranges.from_texts("5..50Mbit/s", "20..200ms", "5..40")
-    space = calm_regions.region_of("pi", wide)
+    space = search.region_of("pi", wide)
     assert space is not None
     best = space.best(GOALS["balance"])
     assert best is not None

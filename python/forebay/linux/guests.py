@@ -1,11 +1,15 @@
-"""Building a guest: a kernel's source, fetched or brought, becomes User-mode Linux that is exactly
-repeatable; iproute2 comes beside it."""
+"""The guests of the kernel engine: a kernel each, with the tools that set up its network.
+
+A kernel's source, fetched or local, is built as User-mode Linux that is exactly repeatable; with it
+comes iproute2.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -20,17 +24,114 @@ from pathlib import Path
 
 from forebay._base.progress import Progress
 from forebay._native import ScenarioError
-from forebay.linux.installed_guests import (
-    FACTS,
-    KERNEL,
-    PROGRAM,
-    TOOLS,
-    Guest,
-    check_machine,
-    check_system,
-    installed,
-    place,
-)
+
+#: The variable with the folder of guests, in place of one of the user's cache.
+VARIABLE = "FOREBAY_KERNELS"
+#: The parts of a guest: its kernel, iproute2 with its libraries, and what it was built from.
+KERNEL, TOOLS, FACTS = "linux", "tools", "guest.json"
+#: The guest's first process, built with the package.
+PROGRAM = Path(__file__).with_name("forebay-guest")
+SETUP = "`forebay kernel setup` builds one in some minutes, without root"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A guest on this machine.
+
+    Attributes
+    ----------
+    digest : str
+        Digest of what it was built from, which `source` names.
+    release : str
+        What `uname -r` prints in it.
+    hz : int
+        Ticks of its clock in a second.
+    several_calls : bool
+        True if its kernel takes several system calls at one time.
+    """
+
+    folder: Path
+    digest: str
+    release: str
+    source: str
+    hz: int
+    several_calls: bool = False
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / KERNEL
+
+    @property
+    def tools(self) -> Path:
+        return self.folder / TOOLS
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+
+def place() -> Path:
+    """Return the folder of all guests."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "forebay" / "kernels"
+
+
+def installed() -> list[Guest]:
+    """Return the guests that are complete, the newest first."""
+    complete: list[tuple[float, Guest]] = []
+    for file in place().glob(f"*/{FACTS}"):
+        # Another file, a guest of an earlier version, or one that is just removed.
+        with suppress(OSError, ValueError, TypeError):
+            complete.append(
+                (file.stat().st_mtime, Guest(file.parent, **json.loads(file.read_text())))
+            )
+    complete.sort(key=lambda row: row[0], reverse=True)
+    return [guest for _, guest in complete]
+
+
+def chosen(name: str | None = None) -> Guest:
+    """Return the guest whose digest begins with `name`, or the newest. Raises `ScenarioError`."""
+    check_machine()
+    all_guests = installed()
+    if not all_guests:
+        raise ScenarioError(f"--engine kernel: found no guest in {place()}, allowed: one; {SETUP}")
+    if name is None:
+        return all_guests[0]
+    of_name = [guest for guest in all_guests if guest.digest.startswith(name)]
+    if len(of_name) != 1:
+        digests = ", ".join(guest.digest[:12] for guest in all_guests)
+        raise ScenarioError(f'kernel: found "{name}", allowed: the start of one of {digests}')
+    return of_name[0]
+
+
+def check_system() -> None:
+    """Raise `ScenarioError` on a system for which there are no guests."""
+    system, machine = platform.system(), platform.machine()
+    if (system, machine) != ("Linux", "x86_64"):
+        host = f"{system} on {machine}"
+        raise ScenarioError(f"--engine kernel: found {host}, allowed: Linux on x86_64")
+
+
+def check_machine() -> None:
+    """Raise `ScenarioError` on a machine on which no guest runs."""
+    check_system()
+    if not PROGRAM.exists():
+        raise ScenarioError(
+            f"--engine kernel: this package has no {PROGRAM.name}, the first process of a guest; "
+            "`make guest` builds it in a checkout (Debian: libc6-dev), as `forebay kernel setup` "
+            "does, and wheels for Linux on x86_64 have it"
+        )
+
+
+def remove(guest: Guest) -> None:
+    """Delete a guest. Raises `OSError`."""
+    # Its facts first: what is left of it, if anything, is no guest.
+    (guest.folder / FACTS).unlink()
+    shutil.rmtree(guest.folder)
+
 
 Watch = Callable[[Progress], None]
 
@@ -40,15 +141,8 @@ CHECKOUT = Path(__file__).parents[3]
 #: Debian's suite with the newest kernel and tools.
 SUITE = "sid"
 #: Programs that a build calls, with their Debian packages.
-PROGRAMS = {
-    "gcc": "gcc",
-    "make": "make",
-    "flex": "flex",
-    "bison": "bison",
-    "bc": "bc",
+PROGRAMS = {name: name for name in ["gcc", "make", "flex", "bison", "bc", "tar", "dpkg"]} | {
     "xz": "xz-utils",
-    "tar": "tar",
-    "dpkg": "dpkg",
     "apt-get": "apt",
     "setpriv": "util-linux",
 }
@@ -56,27 +150,11 @@ PROGRAMS = {
 HEADERS = {"/usr/include/stdio.h": "libc6-dev"}
 #: Packages that iproute2 runs with.
 TOOL_PACKAGES = [
-    "iproute2",
-    "libc6",
-    "libbpf1",
-    "libcap2",
-    "libelf1t64",
-    "libmnl0",
-    "libselinux1",
-    "libpcre2-8-0",
-    "libtirpc3t64",
-    "libgssapi-krb5-2",
-    "libkrb5-3",
-    "libk5crypto3",
-    "libkrb5support0",
-    "libcom-err2",
-    "libkeyutils1",
-    "libssl3t64",
-    "libxtables12",
-    "zlib1g",
-    "libzstd1",
-    "libdb5.3t64",
-]
+    "iproute2", "libc6", "libbpf1", "libcap2", "libelf1t64", "libmnl0", "libselinux1",
+    "libpcre2-8-0", "libtirpc3t64", "libgssapi-krb5-2", "libkrb5-3", "libk5crypto3",
+    "libkrb5support0", "libcom-err2", "libkeyutils1", "libssl3t64", "libxtables12", "zlib1g",
+    "libzstd1", "libdb5.3t64",
+]  # fmt: skip
 TOOL_PROGRAMS = ("ip", "tc", "ss")
 LOADER = "ld-linux-x86-64.so.2"
 #: Parts of a kernel's source that User-mode Linux is not built of; each has its Kconfig.
@@ -108,16 +186,16 @@ class SetupError(RuntimeError):
 
 @dataclass(frozen=True)
 class KernelSource:
-    """Where a kernel's source comes from."""
+    """The origin of a kernel's source."""
 
-    #: A tree of somebody's; None for Debian's.
+    #: A local tree; None for Debian's.
     tree: Path | None = None
     suite: str = SUITE
     hz: int = HZ
 
 
 def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool]:
-    """The guest of a source, built where it is not there yet, and whether it was.
+    """Return the guest of a source, built if need be, and whether it was built.
 
     Raises `ScenarioError` for a machine or a tree that cannot build one, and `SetupError` where a
     step fails; nothing is left of it then.
@@ -129,38 +207,37 @@ def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool
     place().mkdir(parents=True, exist_ok=True)
     started_s = time.monotonic()
 
-    def tell(fraction: float, what: str) -> None:
+    def report(fraction: float, stage: str) -> None:
         if watch:
-            watch(Progress(fraction, 0, 1, time.monotonic() - started_s, f": {what}"))
+            watch(Progress(fraction, 0, 1, time.monotonic() - started_s, f": {stage}"))
 
     if not PROGRAM.exists():
-        tell(0.0, "building the guest's first process")
+        report(0.0, "building the guest's first process")
         build_program()
     check_machine()
     with _folder(place()) as work:
-        tell(0.0, "asking for packages")
+        report(0.0, "asking for packages")
         version = _identity(source, work)
         digest = _digest(version, source.hz)
         for guest in installed():
             if guest.digest == digest:
                 return guest, False
-        tell(0.01, "fetching packages")
+        report(0.01, "fetching packages")
         _fetch(work, [*TOOL_PACKAGES, *([version] if source.tree is None else [])])
-        tell(0.1, "unpacking")
-        made = work / "guest"
-        _tools(work, made / TOOLS)
+        report(0.1, "unpacking")
+        folder = work / "guest"
+        _tools(work, folder / TOOLS)
         tree = _tree(source, work)
-        tell(0.2, "configuring")
+        report(0.2, "configuring")
         several_calls = _adapt(tree, source.hz)
-        release = _build(tree, made / KERNEL, lambda share: tell(0.2 + 0.8 * share, "building"))
-        said = str(source.tree) if source.tree is not None else f"Debian's {version}"
-        facts = {"digest": digest, "release": release, "source": said, "hz": source.hz}
-        facts["several_calls"] = several_calls
-        (made / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
-        final = place() / digest[:16]
-        shutil.rmtree(final, ignore_errors=True)
-        made.rename(final)
-        return Guest(final, digest, release, said, source.hz, several_calls), True
+        release = _build(tree, folder / KERNEL, lambda share: report(0.2 + 0.8 * share, "building"))
+        origin = str(source.tree) if source.tree is not None else f"Debian's {version}"
+        guest = Guest(place() / digest[:16], digest, release, origin, source.hz, several_calls)
+        facts = {name: value for name, value in vars(guest).items() if name != "folder"}
+        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
+        shutil.rmtree(guest.folder, ignore_errors=True)
+        folder.rename(guest.folder)
+        return guest, True
 
 
 def build_program() -> None:
@@ -193,21 +270,21 @@ def _check_tree(tree: Path) -> None:
 
 @contextmanager
 def _folder(parent: Path) -> Iterator[Path]:
-    """A folder to build in, which does not stay; those of builds that were killed go, too."""
+    """Make a folder to build in, and remove it; folders of builds that were killed go, too."""
     for old in parent.glob(".build-*"):
         pid = old.name.removeprefix(".build-").partition("-")[0]
         if not Path(f"/proc/{pid}").exists():
             shutil.rmtree(old, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f".build-{os.getpid()}-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".build-{os.getpid()}-", dir=parent))
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _call(words: list[str], where: Path, line: Callable[[], None] | None = None) -> str:
-    """What a program prints. Raises `SetupError`; its processes end with this one's wait."""
-    said: deque[str] = deque(maxlen=4000)
+    """Return what a program prints. Raises `SetupError`; its processes end with the call."""
+    output: deque[str] = deque(maxlen=4000)
     process = subprocess.Popen(
         words,
         cwd=where,
@@ -222,7 +299,7 @@ def _call(words: list[str], where: Path, line: Callable[[], None] | None = None)
     try:
         assert process.stdout is not None
         for printed in process.stdout:
-            said.append(printed)
+            output.append(printed)
             if line:
                 line()
         status = process.wait()
@@ -232,18 +309,18 @@ def _call(words: list[str], where: Path, line: Callable[[], None] | None = None)
         process.wait()
         raise
     if status != 0:
-        lines = [one.strip() for one in said if one.strip()]
-        errors = [one for one in lines if re.search(r"error|E:|fail|No space", one, re.I)]
+        lines = [text.strip() for text in output if text.strip()]
+        errors = [text for text in lines if re.search(r"error|E:|fail|No space", text, re.I)]
         # Make repeats at its end that something failed; what did stands before.
-        causes = [one for one in errors if not one.startswith("make")]
+        causes = [text for text in errors if not text.startswith("make")]
         last = (causes or errors or lines)[-LAST_LINES:]
         raise SetupError(f"{Path(words[0]).name} failed: {' | '.join(last) or status}")
-    return "".join(said)
+    return "".join(output)
 
 
 def _apt(work: Path, suite: str = SUITE) -> list[str]:
-    """Options with which apt knows one suite of the mirror that this machine uses, and changes
-    nothing of it."""
+    """Return options with which apt knows one suite of this machine's mirror, and changes
+    nothing of the machine."""
     lists, archives = work / "apt/lists/partial", work / "apt/cache/archives/partial"
     for folder in (lists, archives):
         folder.mkdir(parents=True, exist_ok=True)
@@ -262,18 +339,18 @@ def _apt(work: Path, suite: str = SUITE) -> list[str]:
 
 
 def _mirror() -> str:
-    """Of Debian, as apt's own configuration has it, with the options that it has there."""
+    """Return the mirror of Debian in apt's own configuration, with its options there."""
     etc = Path("/etc/apt")
     files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
     address = re.compile(r"https?://\S+/debian(?=/?\s)|\bmirror\+file:\S+")
     for file in files:
         with suppress(OSError, UnicodeDecodeError):
             for line in file.read_text().splitlines():
-                found = address.search(line + " ")
-                if found and not line.lstrip().startswith("#"):
+                match = address.search(line + " ")
+                if match and not line.lstrip().startswith("#"):
                     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
                     option = f"[signed-by={keys}] " if Path(keys).exists() else ""
-                    return option + found.group(0)
+                    return option + match[0]
     raise ScenarioError(
         "kernel setup: found no mirror of Debian in /etc/apt, allowed: one, or --source DIR "
         "and a machine with iproute2"
@@ -281,16 +358,16 @@ def _mirror() -> str:
 
 
 def _identity(source: KernelSource, work: Path) -> str:
-    """What tells a source from others: Debian's package with its version, or a tree's state."""
+    """Return what identifies a source: Debian's package with its version, or a tree's state."""
     _call(["apt-get", *_apt(work, source.suite), "update", "-qq"], work)
     if source.tree is None:
-        said = _call(["apt-cache", *_apt(work), "depends", "linux-source"], work)
-        found = re.search(r"Depends: (linux-source-\S+)", said)
-        if not found:
+        depends = _call(["apt-cache", *_apt(work), "depends", "linux-source"], work)
+        package = re.search(r"Depends: (linux-source-\S+)", depends)
+        if not package:
             raise SetupError(f"apt-cache knows no linux-source in {source.suite}")
-        shown = _call(["apt-cache", *_apt(work), "show", found.group(1)], work)
+        shown = _call(["apt-cache", *_apt(work), "show", package[1]], work)
         version = re.search(r"^Version: (\S+)", shown, re.MULTILINE)
-        return f"{found.group(1)}={version.group(1)}" if version else found.group(1)
+        return f"{package[1]}={version[1]}" if version else package[1]
     tree = source.tree.resolve()
     state = [str(tree)]
     if (tree / ".git").exists():
@@ -304,7 +381,7 @@ def _identity(source: KernelSource, work: Path) -> str:
 
 
 def _digest(version: str, hz: int) -> str:
-    """Of all that a guest is built from."""
+    """Return the digest of all that a guest is built from."""
     parts = [version, str(hz)]
     parts += [(DATA / name).read_text() for name in ("guest.config", *PATCHES)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -317,7 +394,7 @@ def _fetch(work: Path, packages: list[str]) -> None:
 
 
 def _tools(work: Path, tools: Path) -> None:
-    """iproute2 and what it is linked to, in folders of their own."""
+    """Copy iproute2 and what it is linked to into folders of their own."""
     root = work / "root"
     for package in (work / "packages").glob("*.deb"):
         if not package.name.startswith("linux-source"):
@@ -325,10 +402,10 @@ def _tools(work: Path, tools: Path) -> None:
     (tools / "bin").mkdir(parents=True)
     (tools / "lib").mkdir()
     for program in TOOL_PROGRAMS:
-        found = [file for file in root.rglob(f"*bin/{program}") if file.is_file()]
-        if not found:
+        files = [file for file in root.rglob(f"*bin/{program}") if file.is_file()]
+        if not files:
             raise SetupError(f"iproute2 has no {program}")
-        shutil.copy(found[0], tools / "bin" / program)
+        shutil.copy(files[0], tools / "bin" / program)
     for file in root.rglob("*.so*"):
         if "gconv" not in file.parts and file.is_file() and "linux-gnu" in str(file):
             shutil.copy(file, tools / "lib" / file.name)
@@ -339,7 +416,7 @@ def _tools(work: Path, tools: Path) -> None:
 
 
 def _tree(source: KernelSource, work: Path) -> Path:
-    """A tree that may be changed."""
+    """Return a tree that may be changed."""
     if source.tree is not None:
         tree = work / "tree"
         # Links to somebody's files; those that change are replaced.
@@ -359,8 +436,10 @@ def _tree(source: KernelSource, work: Path) -> Path:
 
 
 def _adapt(tree: Path, hz: int) -> bool:
-    """The clock's ticks, random numbers from a seed, and several system calls at one time where the
-    tree has the place for them; whether it has. Raises `SetupError`."""
+    """Change the clock's ticks, random numbers, and the number of system calls at one time.
+
+    Returns True if the tree takes several calls at one time. Raises `SetupError`.
+    """
 
     def replace(name: str, change: Callable[[str], str]) -> None:
         file = tree / name
@@ -397,8 +476,8 @@ def _adapt(tree: Path, hz: int) -> bool:
     return True
 
 
-def _build(tree: Path, kernel: Path, tell: Callable[[float], None]) -> str:
-    """Builds the kernel; its release."""
+def _build(tree: Path, kernel: Path, watch: Callable[[float], None]) -> str:
+    """Build the kernel, and return its release."""
     um = ["ARCH=um", "KBUILD_BUILD_TIMESTAMP=2026-01-01", "KBUILD_BUILD_USER=forebay"]
     um += ["KBUILD_BUILD_HOST=forebay"]
     config = f"KCONFIG_ALLCONFIG={DATA / 'guest.config'}"
@@ -408,7 +487,7 @@ def _build(tree: Path, kernel: Path, tell: Callable[[float], None]) -> str:
     def count() -> None:
         nonlocal lines
         lines += 1
-        tell(min(lines / BUILD_LINES, 0.99))
+        watch(min(lines / BUILD_LINES, 0.99))
 
     cores = len(os.sched_getaffinity(0))
     _call(["make", f"-j{cores}", *um, "linux"], tree, count)

@@ -1,0 +1,592 @@
+"""The search for the gains of each law and goal: the least delay within margins at every corner.
+
+Where a law is a PI, whatever it calls its gains (`pi_forms`), nothing need be searched for:
+`pi_stabilising_set` has the exact set of gains with |1/(1 + L)| ≤ 2 at every point, and `Region`
+takes from it, over set-points and intervals, the gains with the least of the goal's own number at
+the worst point. Other laws are searched by differential evolution.
+
+A search holds the interpreter, so that threads do not help it: searches run in processes of their
+own. A search depends on its law, goal, ranges and seed alone, and every process has one thread of
+BLAS: the result is the same with any number of them.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from forebay._base import quantities, signals
+from forebay._base.worker_process import Worker, WorkerError
+from forebay._native import ScenarioError
+from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control.design import LONGEST
+from forebay.control.loop import Loop
+from forebay.control.pi_forms import PiLaw
+from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
+from forebay.control.plants import plant_on
+from forebay.experiment import execution
+from forebay.experiment import store as designs
+from forebay.experiment.store import Designs
+from forebay.tuning import candidates
+from forebay.tuning.candidates import (
+    GOALS,
+    NEARLY_ALL,
+    SENSITIVITY,
+    Candidate,
+    Goal,
+    LocalModels,
+    Params,
+    Point,
+    Space,
+    counted,
+    keeps_margins,
+)
+from forebay.tuning.ranges import OperatingPoint, Ranges
+
+if TYPE_CHECKING:
+    from forebay.experiment.store import Store
+
+Floats = NDArray[np.float64]
+#: A law, and the name of a goal.
+Task = tuple[str, str]
+
+#: Set-points that are tried at first, and how often the step around the best one is halved.
+TARGETS, CLOSER = 9, 2
+#: Values of K_p, from a thousandth of the largest; shares of the largest K_i at each.
+TRIED, SHARES = 28, (1.0, 0.6, 0.3, 0.1)
+#: Shortest sampling interval, in s.
+SHORTEST_S = 5e-4
+#: The gains are this much inside the set, since the grid of frequencies misses what lies between
+#: two of them; they go further inside, at most so often, while the exact peak is above its bound.
+INSIDE, STEPS = 0.99, 12
+#: Generations of differential evolution, and points per axis in each.
+GENERATIONS, POINTS = 40, 6
+#: Weight of the delay next to the goal's number.
+TIE = 1e-3
+#: Costs from here on break a constraint.
+BROKEN = 1e3
+#: Variables that say how many threads a BLAS has.
+_BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+# --- exact gains of a PI ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RobustCorner(Corner):
+    """An operating point with its equilibrium, and how TCP's losses and the load move its queue."""
+
+    flows: float
+    queue_pkts: float
+    #: Density times the width of each frequency, without the law.
+    noise: Floats
+    load: Floats
+
+    def deviations(self, k_p: Floats, k_i: Floats) -> tuple[Floats, Floats]:
+        """Return the queue's standard deviation by TCP's losses and by the load, in packets."""
+        law = k_p[:, None] - 1j * self.integral * k_i[:, None]
+        square = 1 / np.abs(1 + law * self.response) ** 2
+        # Not by BLAS, whose sums depend on how many threads it has.
+        noise, load = (np.einsum("ij,j->i", square, part) for part in (self.noise, self.load))
+        return np.sqrt(noise), np.sqrt(load)
+
+
+@dataclass(frozen=True)
+class RobustSet:
+    """The gains with bounded sensitivity of one set-point and interval."""
+
+    corners: list[RobustCorner]
+    #: True for the corners whose margins count.
+    held: list[bool]
+    #: The largest K_i at each K_p.
+    k_p: Floats
+    k_i: Floats
+
+    @property
+    def counted(self) -> list[RobustCorner]:
+        """The corners whose margins count."""
+        return [corner for corner, held in zip(self.corners, self.held, strict=True) if held]
+
+    def most_k_i(self, k_p: float) -> float:
+        """Return the largest K_i with this K_p."""
+        return min(float(corner.robust_k_i(np.array([k_p]))[0]) for corner in self.counted)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Gains that were found so far, and their cost."""
+
+    cost: float
+    target: float
+    gains: PiGains
+
+
+@dataclass(frozen=True)
+class Region(Space):
+    """The robust gains of a law that is a PI.
+
+    A point has "target" in packets on the fastest link (of a range of rates the set-point is a
+    time), "k_p", "k_i" and "interval" in s.
+    """
+
+    ranges: Ranges
+    form: PiLaw
+
+    @property
+    def timed(self) -> bool:
+        """True if the set-point is a time: a queue is another delay at each rate."""
+        return self.ranges.rates_bps[0] < self.ranges.rates_bps[1]
+
+    def params(self, point: Point) -> Params:
+        """Return the parameters at a point. Raises `ScenarioError` where the law has none."""
+        gains = PiGains(point["k_p"], point["k_i"], point["interval"])
+        values = self.form.params(gains.a, gains.b)
+        if values is None:
+            raise ScenarioError(f"{self.law}: found no gains, allowed: others")
+        return (
+            (self.form.keys[0], self._target_text(point["target"])),
+            *((name, self.form.text(value, gains.a, gains.b)) for name, value in values),
+            (self.form.keys[1], quantities.time(point["interval"])),
+            *self.fixed,
+        )
+
+    def queue_pkts(self, point: Point, at: OperatingPoint) -> float:
+        """Return the set-point in packets."""
+        return self._target_pkts(point["target"], at)
+
+    def moved(self, point: Point, share: float) -> dict[str, float] | None:
+        """Return `share` of the set-point, with gains as fast, relative to the fastest there."""
+        before, after = point["target"], share * point["target"]
+        if after < self._least_target():
+            return None
+        old, new = (self.robust(target, point["interval"]) for target in (before, after))
+        if old is None or new is None:
+            return None
+        k_p = new.k_p[np.argmin(np.abs(new.k_p / new.k_p[-1] - point["k_p"] / old.k_p[-1]))]
+        most_before, most = old.most_k_i(point["k_p"]), new.most_k_i(k_p)
+        if most <= 0 or most_before <= 0:
+            return None
+        k_i = most * min(1.0, point["k_i"] / most_before)
+        return self._inside(after, PiGains(float(k_p), float(k_i), point["interval"]))
+
+    def fastest(self, target: float, interval_s: float) -> dict[str, float] | None:
+        """Return the gains with the largest robust K_i, which reject disturbances best.
+
+        See Åström and Hägglund (2006).
+        """
+        gains = self.robust(target, interval_s) if target >= self._least_target() else None
+        if gains is None:
+            return None
+        k_i = np.where(2 * gains.k_p > gains.k_i * interval_s, gains.k_i, 0.0)
+        i = int(k_i.argmax())
+        if k_i[i] <= 0:
+            return None
+        return self._inside(target, PiGains(float(gains.k_p[i]), float(k_i[i]), interval_s))
+
+    def best(self, goal: Goal) -> Candidate | None:
+        """Return the gains with the least of the goal's number.
+
+        Returns
+        -------
+        Candidate or None
+            None where no set of gains is robust at every corner, or none has the goodput.
+        """
+        low, high = self._targets()
+        choice: _Choice | None = None
+        for target in np.geomspace(low, high, TARGETS):
+            for interval_s in self._intervals(target):
+                choice = self._better(choice, float(target), interval_s, goal)
+        step = (high / low) ** (1 / (TARGETS - 1))
+        for _ in range(CLOSER):
+            if choice is None:
+                return None
+            step = math.sqrt(step)
+            centre, interval_s = choice.target, choice.gains.interval_s
+            for target in (centre / step, centre * step):
+                if low <= target <= high:
+                    choice = self._better(choice, target, interval_s, goal)
+        point = None if choice is None else self._inside(choice.target, choice.gains)
+        if point is None:
+            return None
+        return self.candidate(goal, point, self.local(point, self.ranges, self.ranges.conditions))
+
+    def robust(self, target: float, interval_s: float) -> RobustSet | None:
+        """Return the robust gains; None where a corner has no equilibrium."""
+        corners = []
+        for point in self.ranges.conditions:
+            corner = self._corner(point, target, interval_s)
+            if corner is None:
+                return None
+            corners.append(corner)
+        held = [corner.flows > NEARLY_ALL * self.ranges.flows[0] for corner in corners]
+        held = held if any(held) else [True] * len(held)
+        counted = [corner for corner, counts in zip(corners, held, strict=True) if counts]
+        most = min(corner.most_k_p() for corner in counted)
+        k_p = np.geomspace(1e-3 * most, most, TRIED + 1)[:-1]
+        k_i = np.min([corner.robust_k_i(k_p) for corner in counted], axis=0)
+        return RobustSet(corners, held, k_p, k_i)
+
+    def _better(
+        self, choice: _Choice | None, target: float, interval_s: float, goal: Goal
+    ) -> _Choice | None:
+        """Return the choice so far, or a better one with this set-point and interval."""
+        gains = self.robust(target, interval_s)
+        if gains is None or not (gains.k_i > 0).any():
+            return choice
+        k_p = np.repeat(gains.k_p, len(SHARES))
+        k_i = np.outer(gains.k_i, SHARES).ravel()
+        usable = (k_i > 0) & (k_p > 0.5 * k_i * interval_s)
+        k_p, k_i = k_p[usable], k_i[usable]
+        if not len(k_p):
+            return choice
+        cost = self.cost(gains, k_p, k_i, goal)
+        for i in np.argsort(cost)[:3]:
+            pair = PiGains(float(k_p[i]), float(k_i[i]), interval_s)
+            if choice is not None and cost[i] >= choice.cost:
+                break
+            if math.isfinite(cost[i]) and self.form.params(pair.a, pair.b) is not None:
+                return _Choice(float(cost[i]), target, pair)
+        return choice
+
+    def cost(self, gains: RobustSet, k_p: Floats, k_i: Floats, goal: Goal) -> Floats:
+        """Return the goal's number at the worst point with each pair of gains, as `loss` does.
+
+        It is infinite where the queue would be empty too often.
+        """
+        worst = np.zeros(len(k_p))
+        for corner, held in zip(gains.corners, gains.held, strict=True):
+            noise, load = corner.deviations(k_p, k_i)
+            per_s = corner.point.capacity_pkts_per_s
+            both = np.hypot(noise, load)
+            p95_s = (corner.queue_pkts + 1.645 * both) / per_s
+            number = p95_s if goal.least == "delay_p95_s" else both / per_s
+            idle = 0.5 * special.erfc(corner.queue_pkts / np.maximum(noise, 1e-12) / math.sqrt(2))
+            number = np.where(held & (idle > goal.give_up), math.inf, number + TIE * p95_s)
+            worst = np.maximum(worst, number)
+        return worst
+
+    def own(self, point: Point) -> list[tuple[OperatingPoint, PiGains, Params]]:
+        """Return the fastest robust PI of each corner alone, where margins count.
+
+        Its parameters are empty where the law cannot have them.
+        """
+        gains = self.robust(point["target"], point["interval"])
+        rows = []
+        for corner in gains.counted if gains else []:
+            alone = pi_stabilising_set.choose([corner], point["interval"])
+            try:
+                params = self.params({**point, "k_p": alone.k_p, "k_i": alone.k_i})
+            except ScenarioError:
+                params = ()
+            assert isinstance(corner.place, OperatingPoint)
+            rows.append((corner.place, alone, params))
+        return rows
+
+    def _inside(self, target: float, gains: PiGains) -> dict[str, float] | None:
+        """Return these gains, moved inside the set until the exact peaks keep their bound."""
+        k_p, k_i = gains.k_p, gains.k_i
+        for _ in range(STEPS):
+            point = {"target": target, "k_p": k_p, "k_i": INSIDE * k_i}
+            point["interval"] = gains.interval_s
+            try:
+                local = self.local(point, self.ranges, self.ranges.conditions)
+            except ScenarioError:
+                return None
+            if keeps_margins(local):
+                return point
+            k_p, k_i = 0.97 * k_p, 0.95 * k_i
+        return None
+
+    def _corner(self, at: OperatingPoint, target: float, interval_s: float) -> RobustCorner | None:
+        """Return a point behind the law's path, in equilibrium with the flows that count."""
+        flows = self.ranges.native.active_flows(at.plain, self._target_pkts(target, at))
+        any_gains = self.form.params(*pi_stabilising_set.ANY)
+        assert any_gains is not None
+        params = [
+            (self.form.keys[0], self._target_text(target)),
+            *any_gains,
+            (self.form.keys[1], quantities.time(interval_s)),
+        ]
+        plant = plant_on(self.ranges.link(at, flows), self.law, params)
+        equilibrium = plant.equilibrium(flows, at.rtt_s)
+        if equilibrium is None or equilibrium.model["queue_pkts"] > self.ranges.buffer_pkts:
+            return None
+        path = pi_forms.law_path(equilibrium.model, *pi_stabilising_set.ANY)
+        if path is None:
+            return None
+        return _robust_corner(at, flows, plant.loop(equilibrium), interval_s, path)
+
+    def _target_text(self, target: float) -> str:
+        """Return a set-point in the notation of the law."""
+        if not self.timed:
+            return f"{target:.4g}p"
+        fastest = self.ranges.rates_bps[1] / (8 * self.ranges.packet_bytes)
+        return f"{1e3 * target / fastest:.4g}ms"
+
+    def _target_pkts(self, target: float, at: OperatingPoint) -> float:
+        return target * at.rate_bps / self.ranges.rates_bps[1] if self.timed else target
+
+    def _least_target(self) -> float:
+        """Return a packet on the slowest link, in packets on the fastest.
+
+        A set-point below its time signals whenever a packet waits (RFC 8290 section 5.2.1), and
+        real packets come in bursts.
+        """
+        low, high = self.ranges.rates_bps
+        return high / low if self.timed else 1.0
+
+    def _targets(self) -> tuple[float, float]:
+        """Return the least and the largest set-point: five packets (one and a half on the slowest
+        link) to half the buffer."""
+        low = max(5.0, 1.5 * self._least_target()) if self.timed else 5.0
+        return low, max(1.2 * low, 0.5 * self.ranges.buffer_pkts)
+
+    def _intervals(self, target: float) -> list[float]:
+        """Return the law's own interval, and others that suit the shortest RTT with its queue."""
+        shortest_s = min(
+            min(group.rtt_s for group in self.ranges.groups(point))
+            + self._target_pkts(target, point) / self.ranges.capacity_pkts_per_s(point)
+            for point in self.ranges.conditions
+        )
+        tried = (self.form.interval_s, TAKEN * shortest_s, 0.5 * TAKEN * shortest_s)
+        longest = max(LONGEST * shortest_s, SHORTEST_S)
+        rounded = [float(f"{interval_s:.2g}") for interval_s in tried]
+        fits = [min(max(one, SHORTEST_S), longest) for one in rounded if one <= longest]
+        return list(dict.fromkeys(fits or [SHORTEST_S]))
+
+
+def _robust_corner(
+    at: OperatingPoint, flows: float, loop: Loop, interval_s: float, path: Floats
+) -> RobustCorner:
+    """Return a corner at the frequencies that `disturbances.queue_deviations` goes through."""
+    high, rtt_s = math.pi / interval_s, loop.point.rtt_s
+    omega = disturbances.TURNS / rtt_s
+    omega = np.append(omega[omega < high], high)
+    corner = pi_stabilising_set.corner(
+        at, loop.point, interval_s, path, omega=omega, plant=loop.to_queue
+    )
+    width = np.gradient(omega)
+    width[[0, -1]] *= 0.5
+    # As there, frequencies above the last of those do not count.
+    width[omega > 1.01 * disturbances.TURNS[-1] / rtt_s] = 0.0
+    noise, load = (width / math.pi * part for part in disturbances.densities(loop, omega))
+    response, integral, queue_pkts = corner.response, corner.integral, loop.model["queue_pkts"]
+    return RobustCorner(at, loop.point, omega, response, integral, flows, queue_pkts, noise, load)
+
+
+def region_of(law: str, ranges: Ranges) -> Region | None:
+    """Return the robust gains of a law; None for a law that is no PI."""
+    space = candidates.space(law, ranges)
+    form = pi_forms.pi_law(law)
+    if space is None or form is None:
+        return None
+    return Region(law, (), space.native, ranges, form, fixed=space.fixed)
+
+
+def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
+    """Return the region or the search space in which a candidate was found."""
+    if "k_i" in candidate.point:
+        return region_of(candidate.law, ranges)
+    return candidates.space(candidate.law, ranges)
+
+
+# --- search by evolution ------------------------------------------------------------------------
+
+
+def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
+    """Return the law's best candidate for a goal by the linear model, or the closest to margins.
+
+    The search minimises the goal's own number at the worst point, as the model predicts it. At
+    each point the sensitivity peak must be at most `SENSITIVITY`. For a first set-point the queue,
+    taken as Gaussian, may be empty for at most the share of time that the goal gives up; packets
+    move it later.
+    """
+
+    def point(x: Floats) -> dict[str, float]:
+        return {axis.name: math.exp(value) for axis, value in zip(space.axes, x, strict=True)}
+
+    def cost(x: Floats) -> float:
+        try:
+            return loss(space.local(point(x), ranges, ranges.conditions), goal)
+        except ScenarioError:
+            return 1e9
+
+    # scipy's own differential evolution: few axes, no gradient across the constraints' edges.
+    optimum = optimize.differential_evolution(
+        cost,
+        optimize.Bounds(*np.log([(axis.low, axis.high) for axis in space.axes]).T),
+        maxiter=GENERATIONS,
+        popsize=POINTS,
+        tol=1e-4,
+        init="sobol",
+        polish=False,
+        rng=np.random.default_rng([seed, *space.law.encode(), *goal.name.encode()]),
+    )
+    best = point(optimum.x)
+    return space.candidate(goal, best, _local(space, best, ranges))
+
+
+def _local(space: Space, point: Point, ranges: Ranges) -> LocalModels:
+    """Return the models of a point; none where no point of the axes is allowed here."""
+    try:
+        return space.local(point, ranges, ranges.conditions)
+    except ScenarioError:  # `runnable` says why
+        return ()
+
+
+def loss(local: LocalModels, goal: Goal) -> float:
+    """Return the goal's number at the worst point in s; `BROKEN` and more where a bound breaks.
+
+    The cost of a broken bound grows with the distance to it, so that the search finds its way back.
+    """
+    models = [model for model in local if model is not None]
+    held = counted(local)
+    # Reduction of the gain that makes the loop stable, in dB; peak above its bound.
+    unstable_db = sum(max(1.0, -model.gain_db) for model in held if not model.stable)
+    peak = max((model.sensitivity for model in held), default=SENSITIVITY)
+    idle = max((model.idle for model in held), default=0.0)
+    broken = (
+        100.0 * (len(local) - len(models))
+        + unstable_db
+        + 10 * max(0.0, math.log(peak / SENSITIVITY))
+        + 10 * max(0.0, idle - goal.give_up)
+    )
+    if broken > 0:
+        return BROKEN + broken
+    # Of equal deviations, that with the shorter queue.
+    return max(float(getattr(model, goal.least)) + TIE * model.delay_p95_s for model in models)
+
+
+# --- all searches -------------------------------------------------------------------------------
+
+
+def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
+    """Return the best of a law for a goal: from the region of a PI, or else by search."""
+    law, goal = task[0], GOALS[task[1]]
+    region = region_of(law, ranges)
+    candidate = region.best(goal) if region is not None else None
+    if candidate is not None:
+        return candidate
+    space = candidates.space(law, ranges)
+    assert space is not None
+    return search(space, goal, ranges, seed)
+
+
+def unmodelled_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
+    """Return the best candidate without its linear models, which are not sent to others."""
+    return replace(best_candidate(task, ranges, seed), local=())
+
+
+def search_all(
+    tasks: Sequence[Task],
+    ranges: Ranges,
+    seed: int,
+    processes: int | None = None,
+    store: Store | None = None,
+) -> Generator[tuple[int, Candidate]]:
+    """Yield the best candidate of each task with its number, as searches end.
+
+    Parameters
+    ----------
+    processes : int, optional
+        Searches at a time; one for each core by default. A single one runs in this process.
+    store : Store, optional
+        Has candidates that were found before, which come first, and keeps those that are found.
+
+    Raises
+    ------
+    ScenarioError
+        If a search refuses its law.
+    """
+    if store is None:
+        yield from _search(dict(enumerate(tasks)), ranges, seed, processes)
+        return
+    kept = Designs(store)
+    digests = [
+        designs.design_digest({"task": task, "ranges": repr(ranges), "seed": seed})
+        for task in tasks
+    ]
+    missing = {}
+    try:
+        for number, digest in enumerate(digests):
+            numbers = kept.get(digest)
+            if numbers is None:
+                missing[number] = tasks[number]
+                continue
+            params = tuple((name, text) for name, text in numbers.pop("params"))
+            yield number, _with_models(Candidate(**numbers, params=params), ranges)
+        for number, candidate in _search(missing, ranges, seed, processes):
+            numbers = vars(candidate) | {"local": (), "point": dict(candidate.point)}
+            kept.put(digests[number], numbers)
+            kept.tick()
+            yield number, candidate
+    finally:
+        kept.flush()
+
+
+def _search(
+    tasks: dict[int, Task], ranges: Ranges, seed: int, processes: int | None
+) -> Generator[tuple[int, Candidate]]:
+    most = min(processes or execution.cores(), len(tasks))
+    if most < 2 or not sys.executable:
+        for number, task in tasks.items():
+            yield number, best_candidate(task, ranges, seed)
+        return
+    # What a range has worked out for itself is not sent.
+    plain = replace(ranges)
+    # The processes end first, in the middle of what they do: then nothing is waited for.
+    with ThreadPoolExecutor(most) as pool, _workers(most) as workers:
+        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        def ask(task: Task) -> Candidate:
+            worker = idle.get()
+            try:
+                candidate: Candidate = worker.ask(task, plain, seed)
+                return candidate
+            except WorkerError as error:
+                raise RuntimeError("a process that searched for gains has ended") from error
+            finally:
+                idle.put(worker)
+
+        asked = {pool.submit(ask, task): number for number, task in tasks.items()}
+        signals.end_waits()
+        for done in as_completed(asked):
+            yield asked[done], _with_models(done.result(), ranges)
+            # Who has the candidate may have loaded polars for it.
+            signals.end_waits()
+
+
+@contextmanager
+def _workers(number: int) -> Iterator[list[Worker]]:
+    """Start processes that search, each with one thread of BLAS, and end them afterwards."""
+    workers: list[Worker] = []
+    try:
+        for _ in range(number):
+            # An interruption while a process begins would leave it out of the list, and behind.
+            with signals.held(checkpoints=True):
+                function = f"{__name__}:{unmodelled_candidate.__name__}"
+                workers.append(Worker(function, dict.fromkeys(_BLAS, "1")))
+                signals.checkpoint()
+        yield workers
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _with_models(candidate: Candidate, ranges: Ranges) -> Candidate:
+    """Return a candidate with its linear models, which are neither kept nor sent."""
+    space = space_of(candidate, ranges)
+    assert space is not None
+    return replace(candidate, local=tuple(_local(space, candidate.point, ranges)))
