@@ -168,10 +168,10 @@ class Result:
         for p, _ in self.points():
             for i, law in self.laws(p):
                 runs = self.runs_of(p, i)
-                seen = [said for run in runs if (said := self.remarks.get((p, i, run.seed)))]
+                seen = [some for run in runs if (some := self.remarks.get((p, i, run.seed)))]
                 if seen:
-                    texts = "; ".join(dict.fromkeys(text for said in seen for text in said))
-                    text = f"{len(seen)} of {len(runs)} runs: {texts}"
+                    clauses = dict.fromkeys(str(remark) for some in seen for remark in some)
+                    text = f"{len(seen)} of {len(runs)} runs: {'; '.join(clauses)}"
                     yield steady_state.Finding(law.label, p, "remark", text), 1
 
     @cached_property

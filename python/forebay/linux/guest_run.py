@@ -20,7 +20,7 @@ from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import guest_orders, guest_run
 from forebay.experiment import engines
-from forebay.experiment.engines import Ended, Keep
+from forebay.experiment.engines import Ended, Keep, Remark
 from forebay.linux.guest_placement import Placement, children
 from forebay.linux.installed_guests import PROGRAM
 
@@ -88,7 +88,7 @@ class GuestRun:
     ours: bool = False
     cancelled: bool = False
     #: What a reader must know of it.
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     #: What it has left.
     extras: Extras | None = None
     _folder: Path | None = None
@@ -172,7 +172,7 @@ class GuestRun:
         if program.is_no_program:
             raise GuestError(program.failed)
         if program.failed:
-            self.remarks.append(program.failed)
+            self.remarks.append(Remark("program", program.failed))
 
     def _run(self, folder: Path, console: int) -> float:
         """CPU time of a guest that has come to its end."""

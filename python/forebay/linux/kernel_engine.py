@@ -17,7 +17,7 @@ from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import Run
-    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, Remark, RunningBatch
 
 
 class Kernel:
@@ -96,7 +96,7 @@ class _Guests:
         return all(future.done() for future in self._futures)
 
     @property
-    def remarks(self) -> Mapping[Key, Sequence[str]]:
+    def remarks(self) -> Mapping[Key, Sequence[Remark]]:
         """What programs did: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 

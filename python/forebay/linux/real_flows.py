@@ -20,7 +20,7 @@ import numpy as np
 from forebay._base.temporary import temporary_folder
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.experiment import engines
-from forebay.experiment.engines import VOID, Ended, Keep
+from forebay.experiment.engines import Ended, Keep, Remark
 from forebay.linux import congestion
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
@@ -56,7 +56,7 @@ class Attempt:
     observed: Observed
     void: list[str]
     #: What its programs did that a reader must know of, and what they left.
-    remarks: Sequence[str] = ()
+    remarks: Sequence[Remark] = ()
     extras: Extras | None = None
 
 
@@ -101,7 +101,7 @@ class RealRuns:
         #: when each run that is under way has begun
         self._began_s: dict[Key, float] = {}
         self._ended = 0
-        self.remarks: dict[Key, list[str]] = {}
+        self.remarks: dict[Key, list[Remark]] = {}
         self.extras: dict[Key, Extras] = {}
         self._called = called or {}
         leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
@@ -164,7 +164,7 @@ class RealRuns:
                     self._faults.append(Fault(*key, f"{why}{error}"))
         else:
             with self._lock:
-                remarks = [*(f"{VOID}{why}" for why in attempt.void), *attempt.remarks]
+                remarks = [*(Remark("void", why) for why in attempt.void), *attempt.remarks]
                 if remarks:
                     self.remarks[key] = remarks
                 if attempt.extras is not None:
@@ -274,24 +274,25 @@ def once(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [
-                *(program.failed for program in ended if program.failed),
+                *(Remark("program", program.failed) for program in ended if program.failed),
                 *_of_default(plan, outcome),
             ],
             engines.taken(keep, name, ended, here / CAPTURE) if keep else None,
         )
 
 
-def _of_default(plan: LinkPlan, outcome: Outcome) -> list[str]:
+def _of_default(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
     """What to know of programs that chose no congestion control: no namespace may choose freely
     what its sockets have."""
     default = outcome.congestion_control
     of_programs = outcome.directions[0].observed.tcp_flows > plan.long_flows
     if not (plan.has_programs and of_programs and congestion.warning(default)):
         return []
-    return [
+    text = (
         f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
         "hardly follows the law"
-    ]
+    )
+    return [Remark("program", text)]
 
 
 class _Programs:
