@@ -214,7 +214,7 @@ def test_one_name_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
     assert small.laws == ["droptail"]
     for name in ("a", "b"):
         forebay.run(file, laws="pi").report(tmp_path / name)
-    found = forebay.compare(tmp_path / "a", tmp_path / "b", "jain")
+    found = forebay.compare(tmp_path / "a", tmp_path / "b", metrics="jain")
     assert {line.metric for line in found.differences} == {"jain"}
     with pytest.raises(ScenarioError, match=r'--law: found "droptail"'):
         forebay.tune("5Mbit/s", "30ms", "5", laws="droptail")

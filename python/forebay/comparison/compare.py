@@ -50,7 +50,7 @@ class ShownComparison(ResultComparison):
 
 
 def compare(
-    a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: str | Sequence[str] = ()
+    a: str | os.PathLike[str], b: str | os.PathLike[str], *, metrics: str | Sequence[str] = ()
 ) -> ShownComparison:
     """Return the differences between two saved results, and whether they may be chance.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forebay._base import quantities
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 from forebay.comparison import engine_comparison as comparison
 from forebay.comparison.engine_comparison import REAL, SIDES
 from forebay.experiment import engines as known
@@ -50,6 +50,7 @@ class Validation:
 def validate(
     scenarios: Source | Sequence[Source],
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    *,
     overrides: Overrides = (),
     seeds: int | None = None,
     repeats: int = 3,
@@ -82,10 +83,8 @@ def validate(
     limits = Limits(attempts, void_lateness, void_rate)
     made_by = [_engine(name, LinkEngine(links, limits)) for name in engines]
     if len(made_by) < 2 or len(set(engines)) < len(made_by):
-        raise ScenarioError(
-            f'--engines: found "{",".join(engines)}", allowed: two or more that differ, of '
-            f"{', '.join(known.NAMES)}"
-        )
+        expected = f"two or more that differ, of {', '.join(known.NAMES)}"
+        raise ParameterError("engines", ",".join(engines), expected)
 
     def read(source: Source, engine: Engine) -> Experiment:
         count = repeats if engine.name == REAL else seeds

@@ -49,6 +49,7 @@ def stability_map(
     rate: str,
     flows: str,
     rtt: PerClass,
+    *,
     packet: str = "1000B",
     buffer: str | None = None,
     overrides: Mapping[str, Any] | None = None,

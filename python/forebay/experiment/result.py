@@ -544,6 +544,7 @@ def whole_result(read: Experiment, store: Store | None = None) -> Result:
 def run(
     scenario: Source,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    *,
     overrides: Overrides | None = None,
     seeds: int | None = None,
     threads: int | None = None,
