@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Observed,
         Parameter,
     )
-    from forebay.experiment.result import Result
+    from forebay.experiment.result import PlotKind, Result
     from forebay.report.plot import Plot
 
 #: What the tables call each direction.
@@ -213,7 +213,7 @@ class Outcome:
         )
         return Result(experiment, Execution(runs, [], False, self.observed.duration_s))
 
-    def plot(self, kind: str = "queue", direction: str = "up", **options: Any) -> Plot:
+    def plot(self, kind: PlotKind = "queue", direction: str = "up", **options: Any) -> Plot:
         """A figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
         if direction not in DIRECTIONS:
             raise ValueError(f'direction: found "{direction}", allowed: {", ".join(DIRECTIONS)}')

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from forebay._base.errors import ParameterError
 from forebay.experiment import descriptions
 from forebay.report import distributions, drawing, over_time, sweeps
 from forebay.report.sheet import Sheet
@@ -109,8 +110,7 @@ def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     point, link: indices in the plan; figures over all points take none.
     """
     if kind not in KINDS and kind not in sweeps.OVERVIEWS:
-        known = ", ".join([*KINDS, *sweeps.OVERVIEWS])
-        raise ValueError(f'kind: found "{kind}", allowed: {known}')
+        raise ParameterError("kind", kind, ", ".join([*KINDS, *sweeps.OVERVIEWS]))
     if kind in KINDS:
         return drawing.draw(KINDS[kind].sheet(result, point, link))
     over = sweeps.content(result, kind)
