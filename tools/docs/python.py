@@ -13,17 +13,17 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     "Running": [
         (
             "forebay",
-            ["run", "session", "laws", "queues", "schema", "Result", "RunError", "Interrupted"],
+            ["run", "session", "laws", "queues", "schema", "Result"],
         ),
-        ("forebay", ["ScenarioError"]),
     ],
+    "Errors": [("forebay._base.errors", [])],
     "Studies": [("forebay", ["study"])],
     "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
     "A network for your tests": [("forebay", ["Network"])],
     "Real traffic": [("forebay", ["link"]), ("forebay.linux", ["Net", "Host", "Outcome", "run"])],
     "The fluid model": [("forebay.fluid.model", []), ("forebay.fluid.api", [])],
     "The control bench": [
-        ("forebay", ["design", "map"]),
+        ("forebay", ["design", "stability_map"]),
         ("forebay.control.loaded_link", []),
         ("forebay.control.design", []),
         ("forebay.control.loop", []),
