@@ -16,7 +16,15 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
             ["run", "session", "laws", "queues", "schema", "Result"],
         ),
     ],
-    "Errors": [("forebay._base.errors", [])],
+    "Errors": [
+        (
+            "forebay",
+            [
+                *("ForebayError", "ScenarioError", "ParameterError", "FormatError", "RunError"),
+                *("Interrupted", "LinkError", "StoreError"),
+            ],
+        )
+    ],
     "Studies": [("forebay", ["study"])],
     "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
     "A network for your tests": [("forebay", ["Network"])],
