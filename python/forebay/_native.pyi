@@ -580,7 +580,7 @@ class Plan:
 class Batch:
     done: bool
     @property
-    def remarks(self) -> dict[tuple[int, int, int], list[str]]:
+    def remarks(self) -> dict[tuple[int, int, int], list[Any]]:
         """What a reader must know of a run; nothing of simulated ones."""
     @property
     def extras(self) -> dict[tuple[int, int, int], Any]:

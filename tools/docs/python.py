@@ -13,9 +13,17 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     "Running": [
         (
             "forebay",
-            ["run", "session", "laws", "queues", "schema", "Result", "RunError", "Interrupted"],
+            ["run", "session", "laws", "queues", "schema", "Result"],
         ),
-        ("forebay", ["ScenarioError"]),
+    ],
+    "Errors": [
+        (
+            "forebay",
+            [
+                *("ForebayError", "ScenarioError", "ParameterError", "FormatError", "RunError"),
+                *("Interrupted", "LinkError", "StoreError"),
+            ],
+        )
     ],
     "Studies": [("forebay", ["study"])],
     "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
@@ -28,7 +36,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
         )
     ],
     "The control bench": [
-        ("forebay", ["design", "map"]),
+        ("forebay", ["design", "stability_map"]),
         ("forebay.control.loaded_link", []),
         ("forebay.control.designed_law", ["Design"]),
         ("forebay.control.loop", []),

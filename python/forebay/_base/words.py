@@ -8,8 +8,6 @@ from difflib import get_close_matches
 
 from forebay._base import quantities
 
-UNITS = {"p": "packets", "B": "bytes"}
-
 
 def quantity(text: str) -> str:
     """ "30Mbit/s" as "30 Mbit/s", "800p" as "800 packets", "0.00002" as "2e-05"."""
@@ -20,7 +18,7 @@ def quantity(text: str) -> str:
     if "." in number:
         number = repr(float(number))
     # A space at which no line breaks.
-    return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
+    return f"{number}\N{NO-BREAK SPACE}{quantities.NAMES.get(unit, unit)}".rstrip()
 
 
 def value(found: object) -> str:

@@ -113,6 +113,7 @@ def plan(
 
 def replay(
     paper: str,
+    *,
     seeds: int | None = None,
     overrides: Mapping[str, str] | None = None,
     threads: int | None = None,

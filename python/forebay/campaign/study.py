@@ -21,8 +21,9 @@ from forebay.experiment.table import RunTable
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
     from forebay.campaign.study_points import Points, PointsPart
+    from forebay.experiment.engines import Key
     from forebay.experiment.steady_state import Measured
-    from forebay.experiment.store import Key, Store
+    from forebay.experiment.store import Store
     from forebay.experiment.table import Cell, LawDifference
 
 #: Points that are looked at for warnings: each asks the linear model about its laws.

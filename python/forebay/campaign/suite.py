@@ -98,6 +98,7 @@ def planned(
 def suite(
     name: str,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    *,
     only: str | Sequence[str] | None = None,
     link: str | None = None,
     seeds: int | None = None,

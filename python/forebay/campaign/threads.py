@@ -14,7 +14,7 @@ from forebay.experiment.execution import POLL_S
 if TYPE_CHECKING:
     from forebay._native import Fault, Run
     from forebay.campaign.point_gains import Gains
-    from forebay.experiment.engines import Extras, RunningBatch
+    from forebay.experiment.engines import Extras, Remark, RunningBatch
     from forebay.experiment.run_rows import LawAtPoint
 
 
@@ -31,7 +31,7 @@ class RunOutputs:
     remarks: list[str]
 
     @staticmethod
-    def read(name: str, extras: Extras, remarks: Iterable[str]) -> RunOutputs:
+    def read(name: str, extras: Extras, remarks: Iterable[Remark]) -> RunOutputs:
         """Reads what an engine keeps only until its runs are dropped."""
         programs, files = [], {}
         of_programs = {program.output for program in extras.programs}
@@ -43,7 +43,7 @@ class RunOutputs:
             if other not in of_programs:
                 # One of a kind for each run: "pcap/pi-1.pcapng".
                 files[f"bottleneck.{other.rpartition('.')[2]}"] = where.read_bytes()
-        return RunOutputs(name, files, programs, list(remarks))
+        return RunOutputs(name, files, programs, list(map(str, remarks)))
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Task:
             key = run.point, run.law, run.seed
             law, said = self.laws[key[:2]], remarks.get(key, ())
             whole = not said or key in extras
-            done.rows += law.run(run) if whole else law.fault(run.seed, "; ".join(said))
+            done.rows += law.run(run) if whole else law.fault(run.seed, "; ".join(map(str, said)))
         for fault in faults:
             done.rows += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
         ended: list[Run | Fault] = [*runs, *faults]

@@ -27,7 +27,7 @@ def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOption
     from forebay.comparison import comparison_page as page
     from forebay.comparison.compare import compare as compared
 
-    found = compared(a, b, metric_names(metric))
+    found = compared(a, b, metrics=metric_names(metric))
     command = command_line()
     default = f"compare-{a.resolve().name}-{b.resolve().name}"
     asked = digest_of([a.resolve(), b.resolve()])

@@ -144,8 +144,8 @@ def _run(arguments: list[str]) -> int:
         return FAILED
 
 
-#: Options that have another name than the parameter of the library.
-OPTIONS = {"laws": "--law", "overrides": "--set"}
+#: Options that have another name than the parameter of the library; a law by itself is an argument.
+OPTIONS = {"laws": "--law", "overrides": "--set", "law": "law", "kind": "kind"}
 
 
 def with_option(error: ScenarioError) -> str:

@@ -73,8 +73,8 @@ def stability_map(
     axis = "rate" if DOTS in rate else "rtt"
     runs = choice.store(kept.store, without=kept.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate, runs,
-        windows, tcp,
+        law, rate, flows, rtt, packet=packet, buffer=buffer, overrides=settings(set_),
+        l4s_flows=l4s_flows, points=points, simulate=simulate, store=runs, windows=windows, tcp=tcp,
     )  # fmt: skip
     if out is not None:
         _write(drawn, axis, out)

@@ -86,9 +86,10 @@ def tune(
     out = call.folder
     with progress.stages() as watch:
         result = tuning.tune(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
-            tcp, set_ or (), gains, for_=for_ or "", thorough=thorough, watch=watch,
-            announce=_announce, store=call.store(making),
+            rate, rtt, flows, goal=goal, laws=law or (), packet=packet, buffer=buffer, seeds=seeds,
+            seed=seed, threads=making.threads, trace=trace, tcp=tcp, overrides=set_ or (),
+            gains=gains, for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
+            store=call.store(making),
         )  # fmt: skip
     # Hours of runs: they are on the disk before anything is made of them.
     writes = out is not None and bool(result.searched)

@@ -61,8 +61,9 @@ def validate(
     call = Invocation.begun(output, None, command, digest=lambda: asked)
     names = [name.strip() for name in engines.split(",")]
     made = validation.validate(
-        file, given.law, given.set_ or (), given.seeds, repeats, attempts, links, void_lateness,
-        void_rate, lambda runs: progress.bar(what=f"{runs} runs"), names,
+        file, given.law, overrides=given.set_ or (), seeds=given.seeds, repeats=repeats,
+        attempts=attempts, links=links, void_lateness=void_lateness, void_rate=void_rate,
+        progress=lambda runs: progress.bar(what=f"{runs} runs"), engines=names,
     )  # fmt: skip
     if made.comparisons:
         _report(made.comparisons, call, page, command, (void_lateness, void_rate))

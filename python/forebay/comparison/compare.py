@@ -431,7 +431,7 @@ def _cell(values: NDArray[np.float64]) -> Cell:
 
 
 def compare(
-    a: str | os.PathLike[str], b: str | os.PathLike[str], metrics: str | Sequence[str] = ()
+    a: str | os.PathLike[str], b: str | os.PathLike[str], *, metrics: str | Sequence[str] = ()
 ) -> ResultComparison:
     """Return the differences between two saved results, and whether they may be chance.
 

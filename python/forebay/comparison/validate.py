@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from forebay._base import metrics, quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
-from forebay._native import ScenarioError
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
@@ -390,6 +390,7 @@ class Validation:
 def validate(
     scenarios: Source | Sequence[Source],
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    *,
     overrides: Overrides = (),
     seeds: int | None = None,
     repeats: int = 3,
@@ -419,12 +420,10 @@ def validate(
     """
     engines = quantities.listed(engines)
     link = LinkEngine(links, Limits(attempts, void_lateness, void_rate))
-    chosen = [link if name == link.name else registry.named(name, "--engines") for name in engines]
+    chosen = [link if name == link.name else registry.named(name, "engines") for name in engines]
     if len(chosen) < 2 or len(set(engines)) < len(chosen):
-        raise ScenarioError(
-            f'--engines: found "{",".join(engines)}", allowed: two or more that differ, of '
-            f"{', '.join(registry.NAMES)}"
-        )
+        expected = f"two or more that differ, of {', '.join(registry.NAMES)}"
+        raise ParameterError("engines", ",".join(engines), expected)
 
     def read(source: Source, engine: Engine) -> Experiment:
         count = repeats if engine.name == REAL else seeds

@@ -134,6 +134,7 @@ def stability_map(
     rate: str,
     flows: str,
     rtt: PerClass,
+    *,
     packet: str = "1000B",
     buffer: str | None = None,
     overrides: Mapping[str, Any] | None = None,

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from forebay._base.errors import ParameterError
 from forebay._base.temporary import temporary_folder
@@ -66,13 +66,24 @@ def run_name(law: str, point: int | None, seed: int) -> str:
     return f"{label}-{'' if point is None else f'p{point}-'}{seed}"
 
 
-#: How a remark begins on a run whose numbers prove nothing.
-VOID = "void, "
+@dataclass(frozen=True)
+class Remark:
+    """A fact about a run that a reader must know before its numbers, and its kind.
+
+    kind: "void" where the numbers prove nothing, as of packets that came late; "program" for what a
+        program of the scenario did.
+    """
+
+    kind: Literal["void", "program"]
+    text: str
+
+    def __str__(self) -> str:
+        return f"void, {self.text}" if self.kind == "void" else self.text
 
 
-def void(remarks: Iterable[str]) -> list[str]:
-    """Those of a run's remarks that say that it is void."""
-    return [remark for remark in remarks if remark.startswith(VOID)]
+def void(remarks: Iterable[Remark]) -> list[str]:
+    """Return those of a run's remarks that make it void, in words."""
+    return [str(remark) for remark in remarks if remark.kind == "void"]
 
 
 class Planned(Protocol):
@@ -100,9 +111,9 @@ class RunningBatch(Protocol):
         """Whether every run has ended, or was cancelled and has left nothing."""
 
     @property
-    def remarks(self) -> Mapping[Key, Sequence[str]]:
-        """What a reader must know of a run before its numbers: clauses such as "void, 1.2 ms late".
-        They are warnings of its result, and a run with one is not stored."""
+    def remarks(self) -> Mapping[Key, Sequence[Remark]]:
+        """What a reader must know of a run before its numbers. Remarks are warnings of its result,
+        and a run with one is not stored."""
 
     @property
     def extras(self) -> Mapping[Key, Extras]:

@@ -25,7 +25,7 @@ from forebay.experiment.experiment import NO_FILE
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
-    from forebay.experiment.engines import Extras, Key, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Remark, RunningBatch
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.run_rows import LawAtPoint
     from forebay.experiment.store import Store, Writer
@@ -50,7 +50,7 @@ class Execution:
     interrupted: bool
     elapsed_s: float
     #: What a reader must know of some of them, by run: see `engine.RunningBatch`.
-    remarks: Mapping[Key, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    remarks: Mapping[Key, Sequence[Remark]] = field(default_factory=dict, kw_only=True)
     #: What some of them leave beside their traces, likewise.
     extras: Mapping[Key, Extras] = field(default_factory=dict, kw_only=True)
 

@@ -94,8 +94,6 @@ def _data(result: Result, run: Run, name: str) -> dict[str, Any]:
     values = {
         key: [float(f"{value:.6g}") for value in column] for key, (_, column) in series.items()
     }
-    law = plan.laws[run.law]
-    title = ", ".join(filter(None, (plan.title, law, point.label, f"seed {run.seed}")))
     return {
         "version": VERSION,
         "x_values": [round(float(end), 6) for end in ends_s],
@@ -108,31 +106,40 @@ def _data(result: Result, run: Run, name: str) -> dict[str, Any]:
             for key, column in values.items()
         },
         "metadata": {
+            **_about(result, run, name),
             "NAME": f"tcp_n{'up' if way == 'upload' else 'down'}",
-            "TITLE": title,
-            "NOTE": result.experiment.command,
-            "TIME": BEGIN,
-            "T0": BEGIN,
-            "LENGTH": point.duration_s,
-            "TOTAL_LENGTH": point.duration_s,
             "STEP_SIZE": step_s,
-            "HOST": "forebay",
-            "HOSTS": ["forebay"],
-            "LOCAL_HOST": "forebay",
-            "IP_VERSION": 4,
-            "FLENT_VERSION": f"Forebay {__version__}",
             "TEST_PARAMETERS": {f"{way}_streams": str(max(1, len(flows)))},
-            "DATA_FILENAME": name,
             "SERIES_META": {key: {"UNITS": units} for key, (units, _) in series.items()},
-            OURS: {
-                "title": plan.title,
-                "law": law,
-                "settings": point.settings,
-                "point": point.label,
-                "seed": run.seed,
-                "measure_s": list(point.measure_s),
-                "round_trip_s": base_s,
-            },
+        },
+    }
+
+
+def _about(result: Result, run: Run, name: str) -> dict[str, Any]:
+    """Return the metadata of a run that do not depend on its series."""
+    plan = result.plan
+    point, law = plan.points[run.point], plan.laws[run.law]
+    return {
+        "TITLE": ", ".join(filter(None, (plan.title, law, point.label, f"seed {run.seed}"))),
+        "NOTE": result.experiment.command,
+        "TIME": BEGIN,
+        "T0": BEGIN,
+        "LENGTH": point.duration_s,
+        "TOTAL_LENGTH": point.duration_s,
+        "HOST": "forebay",
+        "HOSTS": ["forebay"],
+        "LOCAL_HOST": "forebay",
+        "IP_VERSION": 4,
+        "FLENT_VERSION": f"Forebay {__version__}",
+        "DATA_FILENAME": name,
+        OURS: {
+            "title": plan.title,
+            "law": law,
+            "settings": point.settings,
+            "point": point.label,
+            "seed": run.seed,
+            "measure_s": list(point.measure_s),
+            "round_trip_s": _round_trip_s(result, point),
         },
     }
 

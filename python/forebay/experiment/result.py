@@ -9,15 +9,22 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 
-from forebay._base import metrics, progress, quantities, signals, statistics, words
-from forebay._base.errors import Interrupted
+from forebay._base import (
+    metrics,
+    progress,
+    publication,
+    quantities,
+    signals,
+    statistics,
+    words,
+)
+from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay._native import ScenarioError
 from forebay.experiment import engines, execution, experiment, steady_state
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
@@ -46,8 +53,10 @@ if TYPE_CHECKING:
     from forebay.scenario.python_laws import Prototype
 
 
-#: Frames of what the runs observed, by the names of their attributes.
-FRAMES = [
+#: Tables of a result, as their attributes are called.
+FrameName = Literal[
+    "metrics",
+    "summary",
     "samples",
     "delays",
     "flows",
@@ -56,6 +65,19 @@ FRAMES = [
     "class_delays",
     "transfers",
     "goodput",
+]
+#: Figures of a result.
+PlotKind = Literal[
+    "queue",
+    "loss",
+    "delay",
+    "classes",
+    "flows",
+    "windows",
+    "completion",
+    "goodput",
+    "qacd",
+    "load",
 ]
 
 
@@ -168,10 +190,10 @@ class Result:
         for p, _ in self.points():
             for i, law in self.laws(p):
                 runs = self.runs_of(p, i)
-                seen = [said for run in runs if (said := self.remarks.get((p, i, run.seed)))]
+                seen = [some for run in runs if (some := self.remarks.get((p, i, run.seed)))]
                 if seen:
-                    texts = "; ".join(dict.fromkeys(text for said in seen for text in said))
-                    text = f"{len(seen)} of {len(runs)} runs: {texts}"
+                    clauses = dict.fromkeys(str(remark) for some in seen for remark in some)
+                    text = f"{len(seen)} of {len(runs)} runs: {'; '.join(clauses)}"
                     yield steady_state.Finding(law.label, p, "remark", text), 1
 
     @cached_property
@@ -443,9 +465,8 @@ class Result:
                 frames.append(self._keyed(rows))
         return pl.concat(frames, how="diagonal")
 
-    def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
-        """A figure: "queue", "loss", "delay", "classes", "flows" or "completion" of a link at a
-        point, "goodput", "qacd" or "load" over all.
+    def plot(self, kind: PlotKind = "queue", *, point: int = 0, link: int = 0) -> Plot:
+        """Return a figure of a link at a point, or of all points: "goodput", "qacd" and "load".
 
         point, link: indices in the plan; link 0 is the bottleneck. "classes" is empty where no
         queue tells classes apart, and "completion" where no transfer was done.
@@ -455,44 +476,43 @@ class Result:
         return kinds.draw(self, kind, point, link)
 
     def report(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Writes report.html, the figures, and the tables as Parquet and JSON to `out`.
+        """Write report.html, the figures, and the tables as Parquet and JSON to `out`.
 
-        force: replaces the result of another command, which is refused otherwise. Raises
-        `ScenarioError`.
+        force: replaces the result of something else, which is refused otherwise. Raises
+        `ParameterError`.
         """
-        from forebay._base import publication
         from forebay.report import result_files
 
         publication.check_folder(out, "report")
-        of = self.experiment
-        publication.claim(
-            Path(out), of.command, of.digest, force=force, name="report", seeds=self.seeds
-        )
+        command, digest = self.experiment.command, self.experiment.digest
+        publication.claim(Path(out), command, digest, force=force, name="report", seeds=self.seeds)
         result_files.write_all(self, out)
 
-    def to_pandas(self, table: str = "metrics") -> pandas.DataFrame:
-        """Return a table of the result as a frame of pandas; pyarrow is not needed.
+    def to_dict(self) -> dict[str, Any]:
+        """Return what metrics.json of a report has: every run with its metrics, and where from."""
+        from forebay.report import result_files
 
-        Parameters
-        ----------
-        table : str
-            "metrics", "summary", "samples", "delays", "flows", "traffic", "classes",
-            "class_delays", "transfers" or "goodput", as the attributes are called that have the
-            same as a frame of polars.
+        return result_files.as_json(self)
+
+    def frame(self, table: FrameName = "metrics") -> pl.DataFrame:
+        """Return a table of the result. Raises `ParameterError` for a name that is none."""
+        if table not in (names := get_args(FrameName)):
+            reason = words.hint(table, names).strip()
+            raise ParameterError("table", table, ", ".join(names), reason=reason)
+        frame: pl.DataFrame = self.summary() if table == "summary" else getattr(self, table)
+        return frame
+
+    def to_pandas(self, table: FrameName = "metrics") -> pandas.DataFrame:
+        """Return a table of the result as a frame of pandas; pyarrow is not needed.
 
         Raises
         ------
-        ScenarioError
+        ParameterError
             If there is no such table.
         ImportError
             If pandas is not installed.
         """
-        if table not in (names := ["metrics", "summary", *FRAMES]):
-            near = words.hint(table, names)
-            raise ScenarioError(
-                f'table: "{table}" is no table of a result{near}; write one of {", ".join(names)}'
-            )
-        return to_pandas(self.summary() if table == "summary" else getattr(self, table))
+        return to_pandas(self.frame(table))
 
     def __str__(self) -> str:
         """The table that `forebay run` prints."""
@@ -541,6 +561,7 @@ def whole_result(read: Experiment, store: Store | None = None) -> Result:
 def run(
     scenario: Source,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
+    *,
     overrides: Overrides | None = None,
     seeds: int | None = None,
     threads: int | None = None,

@@ -44,13 +44,12 @@ from forebay.experiment.store_files import (
 )
 
 if TYPE_CHECKING:
+    from forebay.experiment.engines import Key
     from forebay.experiment.run_rows import LawAtPoint
 
 #: What marks a folder as a store, and the layout of its files.
 MARK, LAYOUT = "forebay-store.json", 1
 RUNS, SAMPLES = "runs", "samples"
-#: A run of a plan: its point and law by their indices, and its seed.
-Key = tuple[int, int, int]
 Row = dict[str, Any]
 
 

@@ -174,4 +174,6 @@ def scenario(
     long-lived TCP flows (ftp) with packets of one size.
     """
     engine = Fluid(sawtooth, step)
-    return Traces(runs.run(path, laws or None, with_windows(overrides), 1, engine=engine))
+    return Traces(
+        runs.run(path, laws or None, overrides=with_windows(overrides), seeds=1, engine=engine)
+    )

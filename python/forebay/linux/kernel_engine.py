@@ -35,7 +35,7 @@ from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, Remark, RunningBatch
     from forebay.linux.guests import Guest
 
 #: A guest that waited for so much of an interval for its processor goes to the next one.
@@ -205,7 +205,7 @@ class GuestRun:
     ours: bool = False
     cancelled: bool = False
     #: What a reader must know of the run.
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     #: The files that the run has left.
     extras: Extras | None = None
     _folder: Path | None = None
@@ -256,7 +256,7 @@ class GuestRun:
             if program.is_no_program:
                 raise GuestError(program.failed)
             if program.failed:
-                self.remarks.append(program.failed)
+                self.remarks.append(Remark("program", program.failed))
         return run
 
     def _cause(self, folder: Path) -> str:
@@ -442,7 +442,7 @@ class _Guests:
         return all(future.done() for future in self._futures)
 
     @property
-    def remarks(self) -> Mapping[Key, Sequence[str]]:
+    def remarks(self) -> Mapping[Key, Sequence[Remark]]:
         """Remarks on programs: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 

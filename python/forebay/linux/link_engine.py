@@ -25,7 +25,7 @@ import numpy as np
 from forebay._base.temporary import temporary_folder, tidy
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.experiment import engines
-from forebay.experiment.engines import VOID, Ended, Keep, file_name
+from forebay.experiment.engines import Ended, Keep, Remark, file_name
 from forebay.linux import flow_mapping, link_outcome
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
@@ -68,7 +68,7 @@ class Attempt:
     observed: Observed
     void: list[str]
     #: What its programs did that a reader must know of, and what they left.
-    remarks: Sequence[str] = ()
+    remarks: Sequence[Remark] = ()
     extras: Extras | None = None
 
 
@@ -180,7 +180,7 @@ class RealRuns:
         #: Start of each run that is under way.
         self._began_s: dict[Key, float] = {}
         self._ended = 0
-        self.remarks: dict[Key, list[str]] = {}
+        self.remarks: dict[Key, list[Remark]] = {}
         self.extras: dict[Key, Extras] = {}
         self._names = names or {}
         leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
@@ -242,7 +242,7 @@ class RealRuns:
                     self._faults.append(Fault(*key, f"{kind}{error}"))
         else:
             with self._lock:
-                remarks = [*(f"{VOID}{reason}" for reason in attempt.void), *attempt.remarks]
+                remarks = [*(Remark("void", reason) for reason in attempt.void), *attempt.remarks]
                 if remarks:
                     self.remarks[key] = remarks
                 if attempt.extras is not None:
@@ -349,7 +349,7 @@ def once(
         transfers = json.loads(_read(output)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
-        remarks = [program.failed for program in ended if program.failed]
+        remarks = [Remark("program", program.failed) for program in ended if program.failed]
         return Attempt(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
@@ -358,7 +358,7 @@ def once(
         )
 
 
-def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[str]:
+def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
     """Return a warning on programs that did not choose their congestion control.
 
     No namespace may choose freely what its sockets have.
@@ -367,10 +367,11 @@ def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[str]:
     of_programs = outcome.directions[0].observed.tcp_flows > plan.long_flows
     if not (plan.has_programs and of_programs and link_outcome.congestion_warning(default)):
         return []
-    return [
+    text = (
         f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
         "hardly follows the law"
-    ]
+    )
+    return [Remark("program", text)]
 
 
 class _Programs:

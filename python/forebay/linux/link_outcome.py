@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Observed,
         Parameter,
     )
-    from forebay.experiment.result import Result
+    from forebay.experiment.result import PlotKind, Result
     from forebay.report.plot import Plot
 
 #: What the tables call each direction: client to server, and back.
@@ -282,7 +282,7 @@ class Outcome:
             return [f"{labels[0]} {direction}" for direction in DIRECTIONS]
         return labels
 
-    def plot(self, kind: str = "queue", direction: str = "up", **options: Any) -> Plot:
+    def plot(self, kind: PlotKind = "queue", direction: str = "up", **options: Any) -> Plot:
         """Draw a figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
         if direction not in DIRECTIONS:
             raise ValueError(f'direction: found "{direction}", allowed: {", ".join(DIRECTIONS)}')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebay._base.errors import ParameterError
 from forebay.experiment import descriptions
 from forebay.report import drawing, over_time, style, sweeps
 from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
@@ -230,8 +231,7 @@ def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     point, link: indices in the plan; figures over all points take none.
     """
     if kind not in KINDS and kind not in sweeps.OVERVIEWS:
-        known = ", ".join([*KINDS, *sweeps.OVERVIEWS])
-        raise ValueError(f'kind: found "{kind}", allowed: {known}')
+        raise ParameterError("kind", kind, ", ".join([*KINDS, *sweeps.OVERVIEWS]))
     if kind in KINDS:
         return drawing.draw(KINDS[kind].sheet(result, point, link))
     over = sweeps.content(result, kind)

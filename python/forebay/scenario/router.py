@@ -153,6 +153,19 @@ def settings(
     if shapes:
         tc = [f"tc qdisc replace dev {quoted} root {tc_words.text}{words and ' '}{words}"]
         return Router(tc, _sqm(tc_words, rate_bps, device, shapes=True), rounded)
+    return _under_tbf(tc_words, rounded, rate_bps, packet_bytes, device, (counted_bytes, table))
+
+
+def _under_tbf(
+    tc_words: TcWords,
+    rounded: list[str],
+    rate_bps: int,
+    packet_bytes: int,
+    device: str,
+    counted: tuple[int, str],
+) -> Router:
+    """Return the settings of a qdisc that does not shape: tbf above it holds it to the rate."""
+    (counted_bytes, table), quoted = counted, shlex.quote(device)
     counted_bps = shaper_bps(rate_bps, packet_bytes, counted_bytes - packet_bytes)
     tc = [
         f"tc qdisc replace dev {quoted} root handle 1: {table and table + ' '}tbf "

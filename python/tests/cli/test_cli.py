@@ -323,9 +323,22 @@ def test_the_result_of_another_command_stays(cli: Cli, scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace("seeds    = 2", "seeds    = 1"))
     assert cli("run", scenario, "--no-report", "--threads", 1).returncode == 0
     assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 4
-    forced = cli("run", scenario, "--no-report", "--law", "pi", "--force")
+    # More seeds replace fewer of the same experiment, however the command is spelt.
+    spelt = ["run", scenario, "--no-report", "--set", "title=Other"]
+    more = cli(*spelt, "--seeds", 2)
+    assert more.returncode == 0, more.stderr
+    fewer = cli(*spelt, "--set", "duration=4s", "--seeds", 1)
+    assert (fewer.returncode, fewer.stderr.count("\n")) == (2, 1)
+    forced = cli("run", scenario, "--no-report", "--law", "pi", "--seeds", 1, "--force")
     assert forced.returncode == 0, forced.stderr
     assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 2
+    # One of a version without digests is known as a result, and replaced only by its own command.
+    former = json.loads((out / "metrics.json").read_text())
+    del former["digest"]
+    (out / "metrics.json").write_text(json.dumps(former))
+    refused = cli("run", scenario, "--no-report", "--seeds", 1)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "of a former version" in refused.stderr and "--force" in refused.stderr
 
 
 def test_identical_runs_have_identical_files(cli: Cli, scenario: Path) -> None:

@@ -31,6 +31,7 @@ from forebay.comparison import validate as validation
 from forebay.comparison import validation_page as page
 from forebay.comparison.validate import METRICS, Row, Side, ValidatedScenario, compare_engines
 from forebay.experiment import execution, experiment
+from forebay.experiment.engines import Remark
 from forebay.experiment.result import Result
 from forebay.linux import LinkError, link_engine, settings, transfers
 from forebay.linux import run as run_link
@@ -39,6 +40,7 @@ from forebay.linux.link_engine import LinkEngine
 from forebay.linux.transfers import Mice, Web
 from tools.docs import files
 
+LATE = Remark("void", "too late")
 SCENARIO = """\
 title    = "Three flows"
 duration = "4s"
@@ -323,7 +325,7 @@ def test_a_verdict_says_whether_the_runs_are_enough_for_it(
 
 
 def both_ways(
-    folder: Path, text: str, goodput: float = 1.0, void: Sequence[str] = ()
+    folder: Path, text: str, goodput: float = 1.0, void: Sequence[Remark] = ()
 ) -> ValidatedScenario:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
@@ -411,7 +413,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "**Growth under delayed ACKs**" in text
 
     cubic = SCENARIO.replace('"sack"', '"cubic"')
-    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["void, too late"])
+    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=[LATE])
     text = page.markdown([other], "forebay validate …", "1ms", "0.1%")
     assert "**CUBIC above its last window**" in text
     assert "**Growth under delayed ACKs**" not in text
@@ -420,17 +422,15 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
 
 
 def test_what_a_program_did_makes_no_run_void(tmp_path: Path) -> None:
-    said = "`client` of client ended with status 1: no"
+    said = Remark("program", "`client` of client ended with status 1: no")
     same = both_ways(tmp_path, SCENARIO, void=[said])
     assert [(row.void, row.reasons) for row in same.rows] == [(0, [])]
-    both = both_ways(tmp_path, SCENARIO, void=[said, "void, too late"])
+    both = both_ways(tmp_path, SCENARIO, void=[said, LATE])
     assert [(row.void, row.reasons) for row in both.rows] == [(2, ["void, too late"])]
 
 
 def test_one_run_is_singular(tmp_path: Path) -> None:
-    one = both_ways(
-        tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["void, too late"]
-    )
+    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=[LATE])
     one.rows[0] = replace(one.rows[0], again=1)
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
     assert ": 1 simulated run, 1 real one of each law." in text

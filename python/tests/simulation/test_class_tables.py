@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -61,7 +62,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return forebay.run(path)
 
 
-def text_of(result: Result, kind: str) -> str:
+def text_of(result: Result, kind: Any) -> str:
     return " ".join(re.findall(r">([^<>]+)</text>", result.plot(kind).svg()))
 
 

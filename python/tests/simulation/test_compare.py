@@ -44,7 +44,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_difference_is_tested_over_the_common_seeds(saved: Path) -> None:
-    found = forebay.compare(saved / "large", saved / "small", ["queue_mean_pkts", "mark_rate"])
+    found = forebay.compare(
+        saved / "large", saved / "small", metrics=["queue_mean_pkts", "mark_rate"]
+    )
     # Nothing is marked without ECN, so nothing is said of marks.
     assert [(line.metric, line.laws[0]) for line in found.differences] == [
         ("queue_mean_pkts", "pi"),
@@ -93,14 +95,14 @@ def test_eighty_columns_have_the_difference_and_its_p(saved: Path, cli: Cli) -> 
 def test_runs_without_a_partner_are_counted(saved: Path) -> None:
     text = str(forebay.compare(saved / "large", saved / "small"))
     assert "Not paired: 1 run of A for each law, whose point and seed the other" in text
-    same = forebay.compare(saved / "pi", saved / "large", ["queue_mean_pkts"])
+    same = forebay.compare(saved / "pi", saved / "large", metrics=["queue_mean_pkts"])
     (line,) = same.differences
     # Three seeds against five of the same: one mean, and no difference.
     assert line.a.mean == line.b.mean
     assert (line.difference, line.seeds, line.unpaired) == (0.0, 3, (0, 2))
     assert line.alike and line.p != line.p
     assert "Both have the same numbers." in str(same)
-    alone = forebay.compare(saved / "one", saved / "large", ["queue_mean_pkts"])
+    alone = forebay.compare(saved / "one", saved / "large", metrics=["queue_mean_pkts"])
     assert alone.differences[0].a.mean == alone.differences[0].b.mean
 
 
@@ -133,12 +135,12 @@ def test_a_result_is_the_same_as_itself(saved: Path) -> None:
 
 
 def test_the_only_law_of_each_is_compared_with_the_other(saved: Path) -> None:
-    found = forebay.compare(saved / "pi", saved / "codel", ["delay_p95_s"])
+    found = forebay.compare(saved / "pi", saved / "codel", metrics=["delay_p95_s"])
     (line,) = found.differences
     assert line.laws == ("pi", "codel")
     assert "pi → codel" in str(found)
     # One seed tests nothing.
-    alone = forebay.compare(saved / "one", saved / "codel", ["delay_p95_s"])
+    alone = forebay.compare(saved / "one", saved / "codel", metrics=["delay_p95_s"])
     assert alone.differences[0].p != alone.differences[0].p
     assert "No difference can be tested: fewer than two seeds are common." in str(alone)
 
@@ -171,7 +173,7 @@ def test_the_command_writes_one_page(saved: Path, tmp_path: Path, cli: Cli) -> N
     assert {line["metric"] for line in told["differences"]} == {"jain", "queue_mean_pkts"}
     as_json = cli("compare", saved / "large", saved / "small", "--json")
     assert json.loads(as_json.stdout)["differences"][0]["seeds"] == 4
-    html = forebay.compare(saved / "large", saved / "small", ["jain"])._repr_html_()
+    html = forebay.compare(saved / "large", saved / "small", metrics=["jain"])._repr_html_()
     assert "<th>B − A</th>" in html and "data:image/png" in html
 
 
@@ -192,4 +194,4 @@ def test_what_cannot_be_compared_is_one_line(saved: Path, tmp_path: Path, cli: C
         assert wrong in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "results").exists()
     with pytest.raises(ScenarioError, match=r'^metric: found "delay"'):
-        forebay.compare(saved / "large", saved / "small", ["delay"])
+        forebay.compare(saved / "large", saved / "small", metrics=["delay"])

@@ -25,7 +25,7 @@ from forebay._native import Fault, Run, ScenarioError
 from forebay.experiment import descriptions, engines, execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engines import PACKETS, Extras, Key, Planned, RunningBatch
+from forebay.experiment.engines import PACKETS, Extras, Key, Planned, Remark, RunningBatch
 from forebay.experiment.result import Result
 from forebay.experiment.store_files import sealed_name
 from forebay.fluid.engine import Fluid
@@ -328,8 +328,8 @@ class DoubtedRuns:
         return self.batch.done
 
     @property
-    def remarks(self) -> Mapping[Key, Sequence[str]]:
-        return {(0, 0, 1): ["void, too late"]}
+    def remarks(self) -> Mapping[Key, Sequence[Remark]]:
+        return {(0, 0, 1): [Remark("void", "too late")]}
 
     def progress(self) -> float:
         return self.batch.progress()
@@ -497,7 +497,8 @@ def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     assert run.metrics[MADE_AGAIN] == 1
     ((key, said),) = made.remarks.items()
     assert key == (0, 0, 1)
-    assert said[0].startswith("void, one packet in a thousand was ")
+    assert said[0].kind == "void"
+    assert said[0].text.startswith("one packet in a thousand was ")
     warnings = [text for text, _ in descriptions.warnings(forebay.Result(read, made))]
     assert any(text.startswith("pi: 1 of 1 runs: void, one packet") for text in warnings)
 

@@ -44,7 +44,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
         assert float(read.delays_s.mean()) == pytest.approx(mean_s, rel=0.1, abs=1e-3)
     result.report(tmp_path / "ours")
     metrics = ["goodput_bps", "delay_p95_s", "jain"]
-    found = forebay.compare(tmp_path / "ours", tmp_path / "flent", metrics)
+    found = forebay.compare(tmp_path / "ours", tmp_path / "flent", metrics=metrics)
     assert [line.seeds for line in found.differences] == [2] * 6
     assert all(abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps")
 

@@ -107,6 +107,37 @@ def test_a_wrong_scenario_raises(scenario: Path) -> None:
     assert issubclass(forebay.ScenarioError, ValueError)
 
 
+def test_an_error_carries_its_facts(scenario: Path, tmp_path: Path) -> None:
+    names = {name for name in forebay.__all__ if name.endswith("Error")}
+    assert names >= {"ForebayError", "ParameterError", "RunError", "LinkError", "StoreError"}
+    for name in names:
+        assert issubclass(getattr(forebay, name), forebay.ForebayError)
+    with pytest.raises(forebay.ForebayError) as caught:
+        forebay.run(scenario, overrides={"bottleneck.rate": 5})
+    wrong = caught.value
+    assert isinstance(wrong, ScenarioError)
+    assert (wrong.file, wrong.key) == (str(scenario), "bottleneck.rate")
+    assert "Mbit/s" in wrong.expected
+    with pytest.raises(forebay.ParameterError) as refused:
+        forebay.run(scenario, seeds=-1)
+    assert (refused.value.name, refused.value.value) == ("seeds", -1)
+    assert str(refused.value).startswith("seeds: found -1, allowed: ")
+    with pytest.raises(forebay.ParameterError, match=r"^engine: found "):
+        forebay.run(scenario, engine="fluids")
+
+
+def test_importing_the_package_changes_no_signal_handler() -> None:
+    look = (
+        "import signal\n"
+        "before = [signal.getsignal(number) for number in (2, 15)]\n"
+        "import sys, forebay\n"
+        "assert 'forebay._native' not in sys.modules\n"
+        "forebay.laws(), forebay.run, forebay.design\n"
+        "assert before == [signal.getsignal(number) for number in (2, 15)]\n"
+    )
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+
 def test_a_notebook_shows_the_summary(scenario: Path) -> None:
     result = forebay.run(scenario, overrides={"title": "<b>bold</b> & co"})
     shown = result._repr_html_()
@@ -214,7 +245,7 @@ def test_one_name_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
     assert small.laws == ["droptail"]
     for name in ("a", "b"):
         forebay.run(file, laws="pi").report(tmp_path / name)
-    found = forebay.compare(tmp_path / "a", tmp_path / "b", "jain")
+    found = forebay.compare(tmp_path / "a", tmp_path / "b", metrics="jain")
     assert {line.metric for line in found.differences} == {"jain"}
     with pytest.raises(ScenarioError, match=r'--law: found "droptail"'):
         forebay.tune("5Mbit/s", "30ms", "5", laws="droptail")
@@ -321,10 +352,8 @@ def test_a_result_becomes_frames_of_pandas_without_pyarrow(
     np.testing.assert_array_equal(metrics["goodput_bps"], office.metrics["goodput_bps"])
     for name in ("summary", "flows", "traffic", "goodput", "transfers", "samples", "delays"):
         assert len(office.to_pandas(name)) > 0, name
-    with pytest.raises(
-        ScenarioError, match=r'"flow" is no table of a result \(did you mean "flows'
-    ):
-        office.to_pandas("flow")
+    with pytest.raises(ScenarioError, match=r'^table: found "flow" \(did you mean "flows'):
+        office.to_pandas("flow")  # type: ignore[arg-type]
 
 
 def test_chosen_metrics_are_those_of_table_page_and_json(cli: Cli, tmp_path: Path) -> None:

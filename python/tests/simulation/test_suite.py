@@ -109,7 +109,7 @@ def test_a_law_whose_rule_does_not_suit_the_link_keeps_its_default_gains() -> No
 def test_from_python_it_has_the_same_cases(cli: Cli) -> None:
     lines = cli(*ONE, "--json").stdout.splitlines()
     assert len(lines) == 1
-    found = forebay.suite("rfc7928", ["pi"], ["7-1-web"], seeds=1)
+    found = forebay.suite("rfc7928", ["pi"], only=["7-1-web"], seeds=1)
     assert (found.made, found.wanted, found.faults) == (1, 1, [])
     assert [json.loads(json.dumps(line)) for line in found.lines()] == [json.loads(lines[0])]
     with pytest.raises(forebay.ScenarioError, match='SUITE: found "rfc7929"'):
