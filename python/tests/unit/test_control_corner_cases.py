@@ -5,34 +5,23 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from conftest import Cli
+from designs import typed_design as of
 from linear_loop import critical_gain_db, hybrid, sampled
 
-from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.campaign.control_figures import FIGURES
 from forebay.control import time_response
 from forebay.control.design import design
-from forebay.control.designed_law import Design, design_once
+from forebay.control.designed_law import design_once
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.many_loops import count_loops
 from forebay.control.published_plant import PublishedPlant
 from forebay.report import design_reasons as reasons
-
-
-def of(text: str, **sets: str) -> Design:
-    """`forebay design …` as it is typed."""
-    law, *words = text.split()
-    options: dict[str, Any] = {
-        key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)
-    }
-    return design(law, flows=float(options.pop("flows")), sets=sets, **options)
-
 
 # --- margins at z = −1 ------------------------------------------------------------------------
 
@@ -223,30 +212,6 @@ def test_pd_red_is_what_its_delay_equation_does(text: str) -> None:
 # --- PI without an integral -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("law", "sets"),
-    [
-        ("pi", {"a": "1e-5", "b": "1e-5"}),
-        ("pid", {"k_p": "2e-5", "k_i": "0", "k_d": "0"}),
-        ("p-avg", {}),
-        ("rem", {"alpha": "0", "gamma": "0.02"}),
-    ],
-)
-def test_without_an_integral_the_queue_settles_where_the_fluid_does(
-    law: str, sets: dict[str, str]
-) -> None:
-    text = f"{law} --rate 30Mbit/s --flows 60 --rtt 100ms --target 90p --buffer 1500p"
-    made = of(text, **sets)
-    params = {key: float(value) if value[-1].isdigit() else value for key, value in made.params}
-    link = fluid.Bottleneck(law, "30Mbit/s", 1500, params=params)
-    trace = fluid.run(fluid.Model([link], [fluid.Class(60, "100ms", marks=True)], "300s"))
-    settled = float(trace.queue_pkts[0, -3000:].mean())
-    assert made.queue_pkts == pytest.approx(settled, rel=0.01)
-    if law == "pi":
-        assert settled == pytest.approx(665, abs=1)
-    assert "does not hold the wanted 90 packets" in reasons.paragraph(made)
-
-
 def test_gains_that_are_nearly_equal_keep_their_difference() -> None:
     from forebay.tuning import candidates
     from forebay.tuning.ranges import Ranges
@@ -333,28 +298,6 @@ def test_a_law_without_a_model_has_no_map_and_no_search(cli: Cli, law: str) -> N
     assert done.stderr.count("\n") == 1
 
 
-def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:
-    red = ["min_th=20p", "max_th=150p", "max_p=0.05", "w_q=1e-5"]
-    done = cli(
-        *["map", "red", "--rate", "10Mbit/s", "--flows", "15..25", "--rtt", "50..60ms"],
-        *[word for one in red for word in ("--set", one)],
-        *["--buffer", "400p", "--points", "10", "--simulate", "1", "--out", "map"],
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("Packets, ")]
-    seconds = float(line.split()[1])
-    # An average of w_q = 1e-5 at 1250 packets/s takes 80 s, and the loop twice that to settle.
-    assert seconds == 300
-    assert "this is its start" in " ".join(done.stdout.split())
-
-
-def test_a_fluid_without_intensity_signals_no_packet_twice() -> None:
-    link = fluid.Bottleneck("e-avq", "30Mbit/s", 400)
-    trace = fluid.run(fluid.Model([link], [fluid.Class(40, "80ms", marks=True)], "40s"))
-    assert trace.probability.max() <= 1
-    assert trace.probability[0, 2000:].mean() > 1e-3
-
-
 @pytest.mark.parametrize("law", ["pi", "red", "ared", "avq", "stred"])
 def test_the_two_ways_to_a_set_point_are_one(law: str) -> None:
     # AVQ has no stable gains here, and is analysed with what is given.
@@ -373,21 +316,6 @@ def test_the_figure_says_where_the_paper_has_another_number() -> None:
     assert any("40 s" in text and "225 s" in text for text in texts)
     point = OperatingPoint(0.0005, 0.15, 1.0)
     assert 1 / (0.1 * min(point.tcp_pole, point.queue_pole)) == pytest.approx(225)
-
-
-def test_the_fluid_is_the_same_at_any_rate() -> None:
-    """A link with a hundred times the rate, the flows, the queue and a hundredth of the gain."""
-    queues = []
-    for scale in (1, 100):
-        params: dict[str, float | str] = {
-            "target": f"{200 * scale}p",
-            "a": 7.853e-5 / scale,
-            "b": 7.827e-5 / scale,
-        }
-        link = fluid.Bottleneck("pi", f"{30 * scale}Mbit/s", 800 * scale, params=params)
-        model = fluid.Model([link], [fluid.Class(60 * scale, "200ms", marks=True)], "60s")
-        queues.append(fluid.run(model).queue_pkts[0] / scale)
-    assert np.abs(queues[1] - queues[0]).max() < 5
 
 
 def test_json_has_the_interval_and_the_advice(cli: Cli) -> None:
