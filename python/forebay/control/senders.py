@@ -1,7 +1,7 @@
 """Senders of TCP as the linear plant sees them: where a window rests, and how it moves there.
 
 `WindowLaw` in crates/forebay-core/src/window_law.rs has their equations and where these come from;
-`python/tests/unit/test_sender_models.py` holds them to other calculations.
+`python/tests/simulation/test_sender_models.py` holds them to other calculations.
 """
 
 from __future__ import annotations

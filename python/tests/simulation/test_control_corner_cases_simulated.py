@@ -1,13 +1,16 @@
-"""Special cases of control design in the fluid and in packets."""
+"""Special cases of control design in the fluid, in packets, in time and over whole maps."""
 
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from conftest import Cli
 from designs import typed_design as of
+from linear_loop import hybrid
 
 from forebay import fluid
+from forebay.control.many_loops import count_loops
 from forebay.report import design_reasons as reasons
 
 
@@ -70,3 +73,56 @@ def test_the_fluid_is_the_same_at_any_rate() -> None:
         model = fluid.Model([link], [fluid.Class(60 * scale, "200ms", marks=True)], "60s")
         queues.append(fluid.run(model).queue_pkts[0] / scale)
     assert np.abs(queues[1] - queues[0]).max() < 5
+
+
+def test_cells_without_equilibrium_are_no_stable_cells(cli: Cli, tmp_path: object) -> None:
+    sets = ["target=80p", "gamma=0.2", "alpha=0.01", "interval=4ms"]
+    done = cli(
+        *["map", "rem", "--rate", "40Mbit/s", "--flows", "5..1500", "--rtt", "10..400ms"],
+        *[word for one in sets for word in ("--set", one)],
+        *["--simulate", "0", "--points", "60", "--out", "map"],
+    )
+    assert done.returncode == 0, done.stderr
+    table = pl.read_parquet(f"{tmp_path}/map/map.parquet")
+    # REM integrates: R = T + 80/C, and TCP needs 2N²/(RC)².
+    need = 2 * (pl.col("flows") / (5000 * pl.col("rtt_s") + 80)) ** 2
+    none = table.filter(need >= 1)
+    assert none.height > 500
+    assert set(none["rest"]) == {"saturated"}
+    assert none["stable"].is_null().all()
+    assert set(table.filter(need < 1)["rest"]) == {"linear"}
+    assert f"{none.height:,} of 3,600 cells: no equilibrium" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pd-red --rate 1Gbit/s --flows 20 --rtt 1ms --packet 1500B",
+        "pd-red --rate 10Gbit/s --flows 50 --rtt 2ms",
+        "pd-red --rate 100Mbit/s --flows 20 --rtt 20ms",
+    ],
+)
+def test_pd_red_is_what_its_delay_equation_does(text: str) -> None:
+    made = of(text, interval="10ms")
+    assert made.loop is not None
+    swing = hybrid(made.loop.point, made.loop.model)
+    root = made.loop.roots[0]
+    assert root.real == pytest.approx(swing.real, abs=0.01 * abs(swing) + 0.02 * abs(swing.real))
+    assert abs(root.imag) == pytest.approx(abs(swing.imag), abs=0.01 * abs(swing))
+    assert made.stable == bool(swing.real < 0)
+    ((margin, stable),) = count_loops([made.loop])
+    assert stable == made.stable
+    assert margin == pytest.approx(min(60.0, made.loop.margins.gain_db), abs=0.05)
+
+
+@pytest.mark.parametrize("law", ["pi", "red", "ared", "avq", "stred"])
+def test_the_two_ways_to_a_set_point_are_one(law: str) -> None:
+    # AVQ has no stable gains here, and is analysed with what is given.
+    given = {"alpha": "0.15"} if law == "avq" else {}
+    link = "--rate 20Mbit/s --flows 40 --rtt 80ms"
+    by_option, by_set = (
+        of(f"{law} {link} --target 60p", **given),
+        of(f"{law} {link}", target="60p", **given),
+    )
+    assert by_option.toml() == by_set.toml()
+    assert by_option.as_json() == by_set.as_json()
