@@ -550,7 +550,7 @@ impl Canonical for Recorded {
             period,
         } = self;
         let of_packets = packets.packets.iter().flat_map(|packet| {
-            let mut bytes = packet.at_ns.to_le_bytes().to_vec();
+            let mut bytes = packet.at.as_nanos().to_le_bytes().to_vec();
             bytes.extend(packet.flow.to_le_bytes());
             bytes.extend(packet.bytes.to_le_bytes());
             bytes.extend([packet.class.0, u8::from(packet.tcp)]);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use agenda::Agenda;
 use forebay_core::cast::whole_u64;
-use forebay_core::{Aqm, ParamError, Queue, Time};
+use forebay_core::{Aqm, ParamError, Queue, Span, Time};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
@@ -41,7 +41,6 @@ use crate::number::count;
 use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
 use crate::steps::{LineBack, LinkSteps};
-use crate::tcp::NEVER;
 use crate::Watch;
 
 pub use dumbbell::Dumbbell;
@@ -82,14 +81,14 @@ pub trait Topology: Sized {
 
     /// Lets pass all that happens at the links before `links_before`, and at packets that reach a
     /// station before `arrivals_before`.
-    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64);
+    fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time);
 
     /// Lets ACKs cross that have reached a line back before this time, where nothing meets them
     /// there.
-    fn cross_back(&mut self, hosts: &mut Hosts, before: u64);
+    fn cross_back(&mut self, hosts: &mut Hosts, before: Time);
 
     /// When the next ACK reaches its sender.
-    fn next_ack(&self) -> u64;
+    fn next_ack(&self) -> Time;
 
     /// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
     /// there is one. Returns their number.
@@ -106,7 +105,7 @@ pub struct Engine<T> {
     links: T,
     /// How many changes of the scenario have been made.
     changed: usize,
-    end: u64,
+    end: Time,
     goodput: GoodputRecorder,
     /// By flow, for `goodput`.
     totals: Vec<u64>,
@@ -126,17 +125,16 @@ impl<T: Topology> Engine<T> {
         let ports = ports(scenario, queues, settings);
         let line_back = |(number, link): (usize, &Link)| {
             let rate = link.rate_back.unwrap_or(link.rate);
-            let wire = Wire::new(rate.as_bps(), link.delay.as_nanos());
+            let wire = Wire::new(rate, link.delay);
             let steps = LinkSteps::of(scenario, number);
             LineBack::new(wire, link.rate_back.is_some(), &steps)
         };
         let lines_back = scenario.all_links().enumerate().map(line_back).collect();
         let network = Network::new(scenario, seed);
-        let (start, end) = scenario.measure;
-        let samples = scenario.duration.as_nanos() / scenario.sample.as_nanos();
+        let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
         let flows = network.classes.iter().map(|class| class.count);
-        let duration_ns = scenario.duration.as_nanos();
+        let over = Time::ZERO + scenario.duration;
         let kinds = network.pair_classes();
         let lines = Lines {
             late: kinds + T::ONWARD_LINES,
@@ -147,17 +145,17 @@ impl<T: Topology> Engine<T> {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back),
             changed: 0,
-            end: duration_ns,
+            end: over,
             hosts: Hosts {
                 arrivals: event_queue(scenario, &network, lines),
                 late_lines: lines.late,
                 prompt_lines: T::PROMPT_LINES,
-                lookahead_ns: 0,
+                lookahead: Span::ZERO,
                 // 1 ms wide, past the longest timeout of a minute.
-                alarms: Calendar::new(1 << 20, 65_000_000_000),
-                agenda: Agenda::new(scenario.sample.as_nanos(), duration_ns),
+                alarms: Calendar::new(Span::from_nanos(1 << 20), Span::from_secs(65)),
+                agenda: Agenda::new(Time::ZERO + scenario.sample, over),
                 blocks: BlockStore::default(),
-                window: (start.as_nanos(), end.as_nanos()),
+                window: scenario.measure,
                 segments: Vec::new(),
                 external: External::new(network.external_flows(), network.flows.len()),
                 network,
@@ -193,9 +191,9 @@ impl<T: Topology> Engine<T> {
     }
 
     /// Runs on until just after `until`, and not past the end; whether nobody cancelled it.
-    pub fn run_until(&mut self, until: u64, watch: &Watch) -> bool {
+    pub fn run_until(&mut self, until: Time, watch: &Watch) -> bool {
         let until = until.min(self.end);
-        self.hosts.agenda.over = until + 1;
+        self.hosts.agenda.over = until.just_after();
         self.hosts.agenda.refresh();
         let mut since_watch = 0;
         loop {
@@ -212,16 +210,17 @@ impl<T: Topology> Engine<T> {
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
-                watch.now_ns.store(first.min(until), Ordering::Relaxed);
+                watch.set_now(first.min(until));
                 if watch.cancel.load(Ordering::Relaxed) {
                     return false;
                 }
             }
         }
         if until == self.end {
-            self.links.advance(&mut self.hosts, until + 1, until + 1);
+            let end = until.just_after();
+            self.links.advance(&mut self.hosts, end, end);
         }
-        watch.now_ns.store(until, Ordering::Relaxed);
+        watch.set_now(until);
         true
     }
 
@@ -294,7 +293,7 @@ impl<T: Topology> Engine<T> {
 
     /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
     #[inline(never)]
-    fn handle_single(&mut self, now: u64) {
+    fn handle_single(&mut self, now: Time) {
         let Engine { hosts, links, .. } = self;
         if now == hosts.agenda.change {
             links.advance(hosts, now, now);
@@ -304,25 +303,23 @@ impl<T: Topology> Engine<T> {
             links.advance(hosts, now, now);
             for port in links.ports_mut() {
                 if tick_of(port) == now {
-                    port.bottleneck
-                        .discipline
-                        .handle_timeout(Time::from_nanos(now));
+                    port.bottleneck.discipline.handle_timeout(now);
                 }
             }
             self.hosts.agenda.tick = self.next_tick();
         } else if now == hosts.agenda.line_back {
-            links.cross_back(hosts, now + 1);
+            links.cross_back(hosts, now.just_after());
         } else if now == hosts.agenda.sample {
-            links.advance(hosts, now + 1, now);
+            links.advance(hosts, now.just_after(), now);
             self.sample(now);
         } else if now == hosts.agenda.alarm {
             self.handle_alarm(now);
         } else {
-            links.advance(hosts, now + 1, now + 1);
+            links.advance(hosts, now.just_after(), now.just_after());
         }
     }
 
-    fn sample(&mut self, now: u64) {
+    fn sample(&mut self, now: Time) {
         let Engine {
             scenario,
             hosts,
@@ -337,9 +334,9 @@ impl<T: Topology> Engine<T> {
                 hosts.blocks.take(blocks);
             }
         }
-        let sample_ns = scenario.sample.as_nanos();
-        hosts.agenda.sample += sample_ns;
-        if (now / sample_ns).is_multiple_of(self.goodput_every) {
+        hosts.agenda.sample += scenario.sample;
+        let samples = now.since_start() / scenario.sample;
+        if samples.is_multiple_of(self.goodput_every) {
             self.sample_goodput();
         }
     }
@@ -356,12 +353,12 @@ impl<T: Topology> Engine<T> {
         self.goodput.row(&self.totals);
     }
 
-    fn handle_alarm(&mut self, now: u64) {
+    fn handle_alarm(&mut self, now: Time) {
         let Engine { hosts, links, .. } = self;
         let alarm = hosts.alarms.pop().map(|entry| entry.event);
         // All but a retransmission timer may have to do with a receiver.
         if !T::LOOKS_AHEAD || !matches!(alarm, Some(Alarm::Retransmit(_))) {
-            links.advance(hosts, now + 1, now);
+            links.advance(hosts, now.just_after(), now);
         }
         match alarm {
             Some(Alarm::Retransmit(flow)) => hosts.check_timer(now, flow),
@@ -385,16 +382,16 @@ impl<T: Topology> Engine<T> {
                 }
             }
         });
-        hosts.agenda.alarm = next.map_or(NEVER, |entry| entry.time);
+        hosts.agenda.alarm = next.map_or(Time::NEVER, |entry| entry.time);
     }
 
-    fn next_tick(&self) -> u64 {
+    fn next_tick(&self) -> Time {
         self.links
             .ports()
             .iter()
             .map(tick_of)
             .min()
-            .unwrap_or(NEVER)
+            .unwrap_or(Time::NEVER)
     }
 }
 
@@ -457,8 +454,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
     let port = |((number, link), queue): ((usize, &Link), Queue<Packet>)| {
         let steps = LinkSteps::of(scenario, number);
-        let delay_ns = link.delay.as_nanos();
-        let mut port = Port::new(queue, settings, link.capacity(), delay_ns, &steps);
+        let mut port = Port::new(queue, settings, link.capacity(), link.delay, &steps);
         if told_apart {
             port.bottleneck
                 .record
@@ -476,9 +472,9 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
 }
 
 /// When a port's law wants to be called.
-fn tick_of(port: &Port) -> u64 {
+fn tick_of(port: &Port) -> Time {
     let due = port.bottleneck.discipline.poll_timeout();
-    due.map_or(NEVER, Time::as_nanos)
+    due.unwrap_or(Time::NEVER)
 }
 
 /// A queue with a prompt delay line for each kind of pair.
@@ -496,10 +492,9 @@ fn event_queue(scenario: &Scenario, network: &Network, lines: Lines) -> EventQue
     let rates = scenario.all_links().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
-    let spacing_ns = 1e9 / packets_per_sec;
     EventQueue::new(
-        whole_u64(spacing_ns),
-        500_000_000,
+        Span::from_nanos(whole_u64(1e9 / packets_per_sec)),
+        Span::from_millis(500),
         lines,
         if network.pair_classes() <= PROMPT_FIRST_CLASSES {
             Ties::PromptFirst

@@ -115,7 +115,7 @@ fn end_of(packet: &Packet) -> End {
 }
 
 struct Waiting {
-    at: u64,
+    at: Time,
     /// Outcomes of one time keep the order in which they were found.
     pushed: u64,
     packet: Packet,
@@ -123,7 +123,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn key(&self) -> (u64, u64) {
+    fn key(&self) -> (Time, u64) {
         (self.at, self.pushed)
     }
 }
@@ -164,7 +164,7 @@ impl External {
     }
 
     /// The caller is to be told of this.
-    pub fn push(&mut self, at: u64, packet: Packet, fate: Result<Ecn, Loss>) {
+    pub fn push(&mut self, at: Time, packet: Packet, fate: Result<Ecn, Loss>) {
         let pushed = self.pushed;
         self.pushed += 1;
         self.waiting.push(Reverse(Waiting {
@@ -191,16 +191,16 @@ impl External {
     }
 
     /// When the first of it happens, or has happened.
-    pub fn next_time(&self) -> u64 {
+    pub fn next_time(&self) -> Time {
         let next = self.waiting.peek();
-        next.map_or(u64::MAX, |Reverse(next)| next.at)
+        next.map_or(Time::NEVER, |Reverse(next)| next.at)
     }
 
     /// The first of it.
     pub fn pop(&mut self) -> Option<Outcome> {
         let Reverse(next) = self.waiting.pop()?;
         Some(Outcome {
-            at: Time::from_nanos(next.at),
+            at: next.at,
             flow: self.numbers[next.packet.flow as usize],
             from: end_of(&next.packet),
             number: next.packet.seq,

@@ -17,7 +17,7 @@ pub mod steps;
 mod tcp;
 pub mod traffic;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use engine::{Dumbbell, Engine, Mesh};
@@ -38,9 +38,21 @@ pub const LAW_STREAM: &str = "law";
 #[derive(Debug, Default)]
 pub struct Watch {
     /// How far virtual time has come, in ns.
-    pub now_ns: AtomicU64,
+    now: AtomicU64,
     /// Set to end the run early.
     pub cancel: AtomicBool,
+}
+
+impl Watch {
+    /// How far virtual time has come.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Shows how far virtual time has come.
+    pub fn set_now(&self, now: Time) {
+        self.now.store(now.as_nanos(), Ordering::Relaxed);
+    }
 }
 
 /// Runs one simulation with `aqm` at every queue under test: the same scenario, law and seed give
@@ -98,8 +110,8 @@ impl Session {
     pub fn run_until(&mut self, until: Time) {
         let watch = Watch::default();
         match &mut self.0 {
-            Stepped::Dumbbell(engine) => engine.run_until(until.as_nanos(), &watch),
-            Stepped::Mesh(engine) => engine.run_until(until.as_nanos(), &watch),
+            Stepped::Dumbbell(engine) => engine.run_until(until, &watch),
+            Stepped::Mesh(engine) => engine.run_until(until, &watch),
         };
     }
 
@@ -127,7 +139,7 @@ impl Session {
     /// `until`, or the end.
     pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
         match &mut self.0 {
-            Stepped::Mesh(engine) => engine.next_outcome(until.as_nanos()),
+            Stepped::Mesh(engine) => engine.next_outcome(until),
             Stepped::Dumbbell(_) => {
                 self.run_until(until);
                 None

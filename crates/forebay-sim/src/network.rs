@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use forebay_core::{Ecn, Rng, TrafficClass};
+use forebay_core::{Ecn, Rng, Span, Time, TrafficClass};
 use forebay_scenario::{EcnChoice, Scenario, Traffic, TrafficKind};
 use forebay_trace::Transfer;
 
@@ -39,13 +39,13 @@ pub enum Hop {
 pub struct Pair {
     pub wire: Wire,
     /// Source to first router.
-    pub data_up: u64,
+    pub data_up: Time,
     /// Last router to sink.
-    pub data_down: u64,
+    pub data_down: Time,
     /// Sink to last router.
-    pub ack_up: u64,
+    pub ack_up: Time,
     /// First router to source.
-    pub ack_down: u64,
+    pub ack_down: Time,
     /// Pairs with like wires have the same number.
     pub class: u16,
     /// Number of the path between source and sink.
@@ -124,7 +124,7 @@ pub const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub next_act: Option<Act>,
-    pub stop: Option<u64>,
+    pub stop: Option<Time>,
     /// A change has ended it.
     pub stopped: bool,
     /// A flow whose application sends transfers over several connections at a time has further
@@ -141,7 +141,7 @@ pub struct Flow {
 /// A transfer under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    pub at: u64,
+    pub at: Time,
     pub packets: u32,
 }
 
@@ -250,10 +250,10 @@ impl Network {
         }
     }
 
-    /// The shortest propagation delay of an access link, in ns.
-    pub fn least_access_ns(&self) -> u64 {
-        let delays = self.wires.iter().map(|wire| wire.delay_ns);
-        delays.min().unwrap_or(0)
+    /// The shortest propagation delay of an access link.
+    pub fn least_access_delay(&self) -> Span {
+        let delays = self.wires.iter().map(|wire| wire.delay);
+        delays.min().unwrap_or_default()
     }
 
     /// Where a packet of this path goes that leaves the port of link `link`.
@@ -302,13 +302,10 @@ impl Network {
     }
 
     fn add_pairs(&mut self, scenario: &Scenario, traffic: &Traffic, pairs: u32, path: u16) -> u32 {
-        let delays: Vec<u64> = scenario
-            .all_links()
-            .map(|link| link.delay.as_nanos())
-            .collect();
+        let delays: Vec<Span> = scenario.all_links().map(|link| link.delay).collect();
         let both_ways =
             |&link: &usize| delays[link] + delays[scenario.opposite(link).unwrap_or(link)];
-        let path_ns: u64 = traffic.path.iter().map(both_ways).sum();
+        let path_delay: Span = traffic.path.iter().map(both_ways).sum();
         let (first_link, last_link) = match traffic.path.as_slice() {
             [first, .., last] => (*first, *last),
             one => (one[0], one[0]),
@@ -320,8 +317,8 @@ impl Network {
             let rtt = traffic.rtts[i % traffic.rtts.len()];
             // Each of the four access links has the same delay; the scenario checks that the
             // path's two ways fit into the round trip.
-            let delay_ns = rtt.as_nanos().saturating_sub(path_ns) / 4;
-            let wire = Wire::new(traffic.access.as_bps(), delay_ns);
+            let delay = (rtt - path_delay) / 4;
+            let wire = Wire::new(traffic.access, delay);
             let class = self.wires.iter().position(|known| *known == wire);
             let class = class.unwrap_or_else(|| {
                 self.wires.push(wire);
@@ -329,10 +326,10 @@ impl Network {
             });
             self.pairs.push(Pair {
                 wire,
-                data_up: 0,
-                data_down: 0,
-                ack_up: 0,
-                ack_down: 0,
+                data_up: Time::ZERO,
+                data_down: Time::ZERO,
+                ack_up: Time::ZERO,
+                ack_down: Time::ZERO,
                 // Only the first few kinds have delay lines.
                 class: small(class.min(usize::from(u16::MAX))),
                 path,
@@ -514,7 +511,7 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
         payload_bytes: small(traffic.payload().0),
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,
-        min_rto_ns: tcp.min_rto.as_nanos(),
+        min_rto: tcp.min_rto,
         ect: match tcp.ecn {
             EcnChoice::Off => Ecn::NotEct,
             EcnChoice::Classic => Ecn::Ect0,
@@ -526,7 +523,7 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
         limited_transmit: tcp.limited_transmit,
         acks: AckPolicy {
             delayed: tcp.delayed_ack,
-            delay_ns: tcp.ack_delay.as_nanos(),
+            delay: tcp.ack_delay,
             quick: tcp.quick_acks,
             counts_marks,
             echoes_changes: tcp.sender.echoes_changes,

@@ -1,12 +1,11 @@
 //! Acts of applications on their connections.
 
-use forebay_core::Span;
+use forebay_core::Time;
 use forebay_trace::Transfer;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};
 use crate::packet::{Flags, Packet};
-use crate::tcp::NEVER;
 use crate::traffic::Action;
 
 impl Hosts {
@@ -16,7 +15,7 @@ impl Hosts {
         }
     }
 
-    pub fn act(&mut self, now: u64, flow: u32) {
+    pub fn act(&mut self, now: Time, flow: u32) {
         let at = &self.network.flows[flow as usize];
         // A change may have replaced the act that this event was for.
         let Some(act) = at.next_act.filter(|act| act.at == now) else {
@@ -31,7 +30,7 @@ impl Hosts {
         self.schedule_act(flow);
     }
 
-    pub fn perform(&mut self, now: u64, flow: u32, action: Action) {
+    pub fn perform(&mut self, now: Time, flow: u32, action: Action) {
         match action {
             Action::Open => self.open(now, flow),
             Action::Close => self.close(flow),
@@ -53,7 +52,7 @@ impl Hosts {
         }
     }
 
-    fn open(&mut self, now: u64, flow: u32) {
+    fn open(&mut self, now: Time, flow: u32) {
         self.step(now, flow, |senders, index, step| senders.open(index, step));
     }
 
@@ -64,7 +63,7 @@ impl Hosts {
         }
     }
 
-    pub fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
+    pub fn begin_transfer(&mut self, now: Time, flow: u32, packets: u32) {
         // Drawn also for a request that is lost, so that the others' draws stay as they are.
         let class = self.network.routes[flow as usize].class as usize;
         let phase = self.network.classes[class].phases.uniform();
@@ -82,7 +81,7 @@ impl Hosts {
 
     /// All that a connection was offered is acknowledged: its flow may have waited for that.
     #[cold]
-    pub fn end_transfer(&mut self, now: u64, number: u32) {
+    pub fn end_transfer(&mut self, now: Time, number: u32) {
         let Some((flow, begun)) = self.network.release_connection(number) else {
             return;
         };
@@ -93,7 +92,7 @@ impl Hosts {
             class.transfers.push(Transfer {
                 traffic: self.network.routes[flow as usize].class,
                 packets: begun.packets,
-                took: Span::from_nanos(now - begun.at),
+                took: now - begun.at,
             });
         }
         let at = &mut self.network.flows[flow as usize];
@@ -106,13 +105,13 @@ impl Hosts {
         }
     }
 
-    pub fn schedule_arrival(&mut self, class: u32, at: u64) {
-        if at != NEVER {
+    pub fn schedule_arrival(&mut self, class: u32, at: Option<Time>) {
+        if let Some(at) = at {
             self.set_alarm(at, Alarm::Arrival(class));
         }
     }
 
-    pub fn arrive(&mut self, now: u64, class: u32) {
+    pub fn arrive(&mut self, now: Time, class: u32) {
         let arrival = self.network.classes[class as usize].application.arrive(now);
         if let Some((flow, act)) = arrival.begins {
             let flow = self.network.classes[class as usize].first + flow;
@@ -122,7 +121,7 @@ impl Hosts {
         self.schedule_arrival(class, arrival.next);
     }
 
-    pub fn schedule_coming(&mut self, class: u32, at: Option<u64>) {
+    pub fn schedule_coming(&mut self, class: u32, at: Option<Time>) {
         if let Some(at) = at {
             self.set_alarm(at, Alarm::Coming(class));
         }
@@ -134,11 +133,11 @@ impl Hosts {
             network,
             arrivals,
             agenda,
-            lookahead_ns,
+            lookahead,
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
         let station = network.pairs[network.routes[first as usize].pair as usize].data_enters;
         let next = at.application.coming(&mut |coming| {
             let flags = match coming.tcp {
@@ -163,12 +162,12 @@ impl Hosts {
                 },
             );
         });
-        agenda.links_by(earliest.saturating_add(*lookahead_ns));
+        agenda.links_by(earliest + *lookahead);
         self.schedule_coming(class, next);
     }
 
     /// One packet of a source without congestion control.
-    pub fn send_plain(&mut self, now: u64, flow: u32) {
+    pub fn send_plain(&mut self, now: Time, flow: u32) {
         let at = self.network.routes[flow as usize];
         let class = &mut self.network.classes[at.class as usize];
         let packet = Packet {
@@ -184,6 +183,6 @@ impl Hosts {
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
         self.arrivals.push(arrives, packet);
-        self.agenda.links_by(arrives + self.lookahead_ns);
+        self.agenda.links_by(arrives + self.lookahead);
     }
 }

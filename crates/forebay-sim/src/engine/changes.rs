@@ -1,19 +1,19 @@
 //! Changes of a scenario while it runs.
 
+use forebay_core::Time;
 use forebay_scenario::{LinkSetting, Setting};
 
 use super::hosts::Hosts;
 use super::{Engine, Topology};
-use crate::tcp::NEVER;
 use crate::traffic::{Act, Action};
 
 impl<T: Topology> Engine<T> {
-    pub(super) fn next_change(&self) -> u64 {
+    pub(super) fn next_change(&self) -> Time {
         let next = self.scenario.changes.get(self.changed);
-        next.map_or(NEVER, |change| change.at.as_nanos())
+        next.map_or(Time::NEVER, |change| change.at)
     }
 
-    pub(super) fn apply_change(&mut self, now: u64) {
+    pub(super) fn apply_change(&mut self, now: Time) {
         let Some(change) = self.scenario.changes.get(self.changed).cloned() else {
             return;
         };
@@ -25,8 +25,8 @@ impl<T: Topology> Engine<T> {
                 match what {
                     LinkSetting::Rate(rate) => port.set_rate(now, rate),
                     LinkSetting::Delay(delay) => {
-                        port.delay_ns = delay.as_nanos();
-                        line_back.wire.delay_ns = delay.as_nanos();
+                        port.delay = delay;
+                        line_back.wire.delay = delay;
                     }
                     LinkSetting::Buffer(buffer) => port.bottleneck.discipline.set_buffer(buffer),
                 }
@@ -47,7 +47,7 @@ impl Hosts {
     }
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
-    pub fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
+    pub fn set_active(&mut self, now: Time, traffic: usize, active: u32) {
         let class = &mut self.network.classes[traffic];
         class.application.set_active(active);
         let (first, count) = (class.first, class.count);

@@ -11,7 +11,7 @@ use crate::Watch;
 
 impl Hosts {
     /// A packet of the caller goes onto its access link, no earlier than all that has happened.
-    fn send_external(&mut self, now: u64, sent: &Outgoing) {
+    fn send_external(&mut self, now: Time, sent: &Outgoing) {
         let flow = self.external.flows[sent.flow as usize];
         let route = self.network.routes[flow as usize];
         let class = &self.network.classes[route.class as usize];
@@ -49,7 +49,7 @@ impl Hosts {
             }
         };
         self.arrivals.push_on(line, at, packet);
-        self.agenda.links_by(at + self.lookahead_ns);
+        self.agenda.links_by(at + self.lookahead);
     }
 }
 
@@ -61,11 +61,11 @@ impl<T: Topology> Engine<T> {
 
     /// The caller sends a packet, at a time that is not before the last outcome.
     pub fn send_external(&mut self, now: Time, packet: &Outgoing) {
-        self.hosts.send_external(now.as_nanos(), packet);
+        self.hosts.send_external(now, packet);
     }
 
     /// Runs on to the next outcome; `None` where there is none up to `until`, or the end.
-    pub fn next_outcome(&mut self, until: u64) -> Option<Outcome> {
+    pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
         debug_assert!(!T::LOOKS_AHEAD, "links must not be ahead of the caller");
         let until = until.min(self.end);
         loop {
@@ -111,7 +111,7 @@ impl<T: Topology> Engine<T> {
             let lost = &mut port.bottleneck.record.sink.external;
             for (at, packet, why) in lost.drain(..) {
                 let fate = Err(Loss::Queue(why));
-                self.hosts.external.push(at.as_nanos(), packet, fate);
+                self.hosts.external.push(at, packet, fate);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The ends of the network: senders, receivers and their timers, and the access links that lead to
 //! the links where flows meet.
 
-use forebay_core::TrafficClass;
+use forebay_core::{Span, Time, TrafficClass};
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;
@@ -14,7 +14,7 @@ use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
 use crate::port::Sent;
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
+use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step};
 
 /// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
 /// small.
@@ -37,7 +37,7 @@ pub enum Alarm {
 /// An ACK that has crossed its receiver's access link.
 pub struct Returning {
     /// When it reaches the first station of its way back.
-    pub at: u64,
+    pub at: Time,
     /// Kind of the access link.
     pub class: usize,
     pub ack: Packet,
@@ -54,13 +54,13 @@ pub struct Hosts {
     /// Prompt ones of each kind of access link, behind the late ones; the first is for data.
     pub prompt_lines: usize,
     /// How long after a packet's arrival at a station nothing at a host can come of it.
-    pub lookahead_ns: u64,
+    pub lookahead: Span,
     /// A bucket holds many of them.
     pub alarms: Calendar<Alarm, 16>,
     pub agenda: Agenda,
     pub blocks: BlockStore,
     /// Times between which what happens is measured.
-    pub window: (u64, u64),
+    pub window: (Time, Time),
     /// What a step sends; empty between steps.
     pub segments: Vec<Segment>,
     pub external: External,
@@ -73,7 +73,7 @@ pub struct FarEnd<'a> {
     pub agenda: &'a mut Agenda,
     blocks: &'a mut BlockStore,
     external: &'a mut External,
-    window: (u64, u64),
+    window: (Time, Time),
 }
 
 impl FarEnd<'_> {
@@ -178,7 +178,7 @@ impl Hosts {
         }
         for class in 0..self.network.classes.len() {
             let first = self.network.classes[class].application.first_arrival();
-            self.schedule_arrival(count(class), first.unwrap_or(NEVER));
+            self.schedule_arrival(count(class), first);
             let first = self.network.classes[class].application.first_coming();
             self.schedule_coming(count(class), first);
         }
@@ -186,13 +186,13 @@ impl Hosts {
 
     /// Every alarm goes through here, so that the agenda knows the first.
     #[inline(never)]
-    pub fn set_alarm(&mut self, at: u64, alarm: Alarm) {
+    pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         self.alarms.push(at, alarm);
         self.agenda.alarm_by(at);
     }
 
     /// The ACK that has waited up to now, if there is one.
-    pub fn delayed_ack(&mut self, now: u64, flow: u32) -> Option<Returning> {
+    pub fn delayed_ack(&mut self, now: Time, flow: u32) -> Option<Returning> {
         let network = &mut self.network;
         let route = network.routes[flow as usize];
         let pair = &mut network.pairs[route.pair as usize];
@@ -206,7 +206,7 @@ impl Hosts {
 
     /// An ACK reaches its sender; what is known of one that comes later is fetched.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: u64, ack: &Packet, coming: Option<&Packet>) {
+    pub fn take_ack(&mut self, now: Time, ack: &Packet, coming: Option<&Packet>) {
         if let Some(coming) = coming {
             prefetch(self.network.pair_of(coming));
             self.network.prefetch_sender(coming.flow);
@@ -227,7 +227,7 @@ impl Hosts {
 
     /// An ACK with SACK blocks or a count of marks.
     #[inline(never)]
-    fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
+    fn take_ack_with_options(&mut self, now: Time, ack: &Packet) {
         let options = self.blocks.take(ack.blocks_and_host.blocks());
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
@@ -240,14 +240,14 @@ impl Hosts {
         });
     }
 
-    pub fn check_timer(&mut self, now: u64, flow: u32) {
+    pub fn check_timer(&mut self, now: Time, flow: u32) {
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
     }
 
     /// Pacing lets a flow send again.
-    pub fn pace(&mut self, now: u64, flow: u32) {
+    pub fn pace(&mut self, now: Time, flow: u32) {
         self.step(now, flow, |senders, index, step| {
             senders.on_pace(index, step)
         });
@@ -258,7 +258,7 @@ impl Hosts {
     #[inline(always)]
     pub fn step(
         &mut self,
-        now: u64,
+        now: Time,
         flow: u32,
         act: impl FnOnce(&mut dyn Senders, u32, &mut Step) -> Outcome,
     ) {
@@ -275,9 +275,10 @@ impl Hosts {
             resent_pkts: 0,
         };
         let outcome = act(&mut **senders, route.sender, &mut step);
-        if outcome.timer != NEVER {
-            self.alarms.push(outcome.timer, Alarm::Retransmit(flow));
-            self.agenda.alarm_by(outcome.timer);
+        if outcome.timer != Time::NEVER {
+            let due = outcome.timer;
+            self.alarms.push(due, Alarm::Retransmit(flow));
+            self.agenda.alarm_by(due);
         }
         let Step {
             held, resent_pkts, ..
@@ -298,7 +299,7 @@ impl Hosts {
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let usual = &class.packet;
-        let mut first = NEVER;
+        let mut first = Time::NEVER;
         for segment in &self.segments {
             // The SYN is a bare header, and so is what ends the handshake.
             let syn = segment.seq == 0;
@@ -331,7 +332,7 @@ impl Hosts {
             class.resent_packets += u64::from(resent_pkts);
         }
         self.segments.clear();
-        self.agenda.links_by(first + self.lookahead_ns);
+        self.agenda.links_by(first + self.lookahead);
     }
 
     /// Packets in flight of a flow of ftp over the bottleneck that has data; NaN while there is
@@ -365,7 +366,7 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
         taken += 1;
         match taken < most {
             true => hosts.agenda.first,
-            false => 0,
+            false => Time::ZERO,
         }
     });
     taken
@@ -374,7 +375,7 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
 /// The ACK that a receiver sends now.
 #[inline(always)]
 fn send_ack(
-    now: u64,
+    now: Time,
     flow: u32,
     receiver: &Receiver,
     class: &Class,

@@ -1,7 +1,7 @@
 //! The receiving end of a connection: reassembly, cumulative and selective acknowledgement,
 //! delayed ACKs, and the echo of ECN marks.
 
-use forebay_core::Ecn;
+use forebay_core::{Ecn, Span, Time};
 use smallvec::SmallVec;
 
 use super::stacks::timer_wheel;
@@ -16,9 +16,9 @@ pub type Block = (u32, u32);
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, Debug)]
 pub struct AckPolicy {
-    /// Every second packet, or after `delay_ns` (RFC 5681 section 4.2).
+    /// Every second packet, or after `delay` (RFC 5681 section 4.2).
     pub delayed: bool,
-    pub delay_ns: u64,
+    pub delay: Span,
     /// Number of initial ACKs that are not delayed (Linux's quick ACKs).
     pub quick: u8,
     /// ACKs carry the number of marked packets (RFC 9768).
@@ -29,16 +29,15 @@ pub struct AckPolicy {
 
 impl AckPolicy {
     /// The least wait of a receiver that fits it to its packets, as Linux's does; zero where it is
-    /// `delay_ns` at all times.
+    /// `delay` at all times.
     fn least_wait_ms(&self) -> u8 {
-        match u8::try_from(self.delay_ns / MS_NS) {
+        match u8::try_from(self.delay.as_millis()) {
             Ok(ms) if self.quick > 0 && ms <= MOST_WAIT_MS => ms,
             _ => 0,
         }
     }
 }
 
-const MS_NS: u64 = 1_000_000;
 /// Longest wait of an ACK (`TCP_DELACK_MAX`).
 const MOST_WAIT_MS: u8 = 200;
 /// Packets as near to each other as this do not wait longer than at least (half of `TCP_ATO_MIN`).
@@ -67,8 +66,8 @@ const DUPLICATES: u8 = 3 * DUPLICATE;
 
 /// After so many duplicate ACKs (`TCP_FASTRETRANS_THRESH`) a receiver of Linux joins what they say
 /// for a millisecond and the slack of its timer (`__tcp_ack_snd_check`; `tcp_comp_sack_delay_ns` and
-/// `_slack_ns`). Left out: below a round trip of 3 ms it is a third of that, and 44 packets end it.
-const COMPRESSION_NS: u64 = 1_010_000;
+/// `_slack`). Left out: below a round trip of 3 ms it is a third of that, and 44 packets end it.
+const COMPRESSION: Span = Span::from_micros(1010);
 /// A report of more blocks than so many is not joined with what it would push out
 /// (`TCP_SACK_BLOCKS_EXPECTED`).
 const EXPECTED_BLOCKS: usize = 2;
@@ -81,8 +80,8 @@ pub struct Receiver {
     pub delivered_bytes: u64,
     /// Those delivered before and after it.
     pub outside_bytes: u64,
-    /// When a delayed ACK is due; `u64::MAX` if none waits.
-    pub ack_due: u64,
+    /// When a delayed ACK is due; [`Time::NEVER`] if none waits.
+    pub ack_due: Time,
     /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
     held: SmallVec<[Block; 2]>,
     next: u32,
@@ -127,7 +126,7 @@ impl Receiver {
         Receiver {
             delivered_bytes: 0,
             outside_bytes: 0,
-            ack_due: u64::MAX,
+            ack_due: Time::NEVER,
             held: SmallVec::new(),
             next: 0,
             connection: 0,
@@ -146,7 +145,7 @@ impl Receiver {
         self.next = 0;
         self.connection = connection;
         self.seen = 0;
-        self.ack_due = u64::MAX;
+        self.ack_due = Time::NEVER;
         self.ce_pkts = 0;
         self.rtt_8ms = 0;
         self.wait_ms = 0;
@@ -154,14 +153,14 @@ impl Receiver {
 
     /// The ACK that waits is due: when it was. One that nothing came to join may wait longer the next
     /// time (`tcp_delack_timer_handler`).
-    pub fn take_due(&mut self) -> u64 {
+    pub fn take_due(&mut self) -> Time {
         if self.seen & COMPRESSED != 0 {
             self.set_seen(COMPRESSED, false);
-            return std::mem::replace(&mut self.ack_due, u64::MAX);
+            return std::mem::replace(&mut self.ack_due, Time::NEVER);
         }
         let longer = u16::from(self.wait_ms) * 2;
         self.wait_ms = self.bounded_wait_ms(longer);
-        std::mem::replace(&mut self.ack_due, u64::MAX)
+        std::mem::replace(&mut self.ack_due, Time::NEVER)
     }
 
     /// The receiver's own timeout, which it has from the handshake alone.
@@ -180,8 +179,8 @@ impl Receiver {
     /// SYN, with data or without and in order or not, ends the handshake, whose round trip it tells. After a silence of more than
     /// a timeout the sender's window is small, and ACKs do not wait for a while.
     #[inline(always)]
-    fn note_interval(&mut self, now: u64, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
-        let [low, high, ..] = (now / MS_NS).to_le_bytes();
+    fn note_interval(&mut self, now: Time, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
+        let [low, high, ..] = now.as_millis().to_le_bytes();
         let now_ms = u16::from_le_bytes([low, high]);
         let gap_ms = now_ms.wrapping_sub(self.last_ms);
         self.last_ms = now_ms;
@@ -221,13 +220,13 @@ impl Receiver {
     }
 
     /// How long an ACK waits that is held back now (`tcp_send_delayed_ack`).
-    fn wait_ns(&self, least_ms: u8) -> u64 {
+    fn wait(&self, least_ms: u8) -> Span {
         let mut ms = u16::from(self.wait_ms);
         if self.wait_ms > least_ms && self.rtt_8ms > 0 {
             let rtt_ms = u16::from(self.rtt_8ms) * RTT_UNIT_MS;
             ms = ms.min(rtt_ms.max(least_ms.into()));
         }
-        u64::from(ms) * MS_NS
+        Span::from_millis(ms.into())
     }
 
     /// ACKs do not wait for a while (`tcp_enter_quickack_mode`).
@@ -273,7 +272,7 @@ impl Receiver {
     /// which there is no place for it (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
-        if self.ack_due == u64::MAX || packet.connection != self.connection {
+        if self.ack_due == Time::NEVER || packet.connection != self.connection {
             return false;
         }
         let changes = acks.echoes_changes
@@ -285,7 +284,7 @@ impl Receiver {
     pub fn end_compression(&mut self) {
         if self.seen & COMPRESSED != 0 {
             self.set_seen(COMPRESSED, false);
-            self.ack_due = u64::MAX;
+            self.ack_due = Time::NEVER;
         }
     }
 
@@ -301,7 +300,7 @@ impl Receiver {
     /// Takes a data packet at `now`; returns the reply and how many packets of data became
     /// deliverable.
     #[inline(always)]
-    pub fn receive(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
+    pub fn receive(&mut self, now: Time, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
         if packet.connection != self.connection {
             return (Reply::Nothing, 0);
         }
@@ -318,7 +317,7 @@ impl Receiver {
 
     /// Puts a packet of the connection to the others; its ACK may wait where `patient`.
     #[inline(always)]
-    fn take(&mut self, now: u64, seq: u32, patient: bool, acks: &AckPolicy) -> (Reply, u32) {
+    fn take(&mut self, now: Time, seq: u32, patient: bool, acks: &AckPolicy) -> (Reply, u32) {
         let fills_gap = !self.held.is_empty();
         let behind_gap = seq > self.next;
         let delivered = if seq == self.next && !fills_gap {
@@ -332,11 +331,11 @@ impl Receiver {
             && patient
             && seq + 1 == self.next
             && !fills_gap
-            && self.ack_due == u64::MAX;
+            && self.ack_due == Time::NEVER;
         if may_wait {
             self.ack_due = match acks.least_wait_ms() {
-                0 => now + acks.delay_ns,
-                least_ms => timer_wheel::expiry_ns(now, self.wait_ns(least_ms)),
+                0 => now + acks.delay,
+                least_ms => timer_wheel::expiry(now, self.wait(least_ms)),
             };
             return (Reply::Later, delivered);
         }
@@ -345,13 +344,13 @@ impl Receiver {
                 return (reply, delivered);
             }
         }
-        self.ack_due = u64::MAX;
+        self.ack_due = Time::NEVER;
         (Reply::Now, delivered)
     }
 
     /// What becomes of the ACK of a packet that comes while others are held: none if it leaves now.
     #[inline(never)]
-    fn compress(&mut self, now: u64, delivered: u32, patient: bool) -> Option<Reply> {
+    fn compress(&mut self, now: Time, delivered: u32, patient: bool) -> Option<Reply> {
         let joins = patient && delivered <= 1 && !self.held.is_empty();
         if delivered > 0 {
             self.set_seen(DUPLICATES, false);
@@ -370,7 +369,7 @@ impl Receiver {
             return None;
         }
         self.set_seen(COMPRESSED, true);
-        self.ack_due = now + COMPRESSION_NS;
+        self.ack_due = now + COMPRESSION;
         Some(Reply::Later)
     }
 
@@ -390,7 +389,7 @@ impl Receiver {
     #[inline(never)]
     fn heed(
         &mut self,
-        now: u64,
+        now: Time,
         seq: u32,
         flags: Flags,
         ecn: Ecn,
@@ -496,7 +495,12 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::packet::{BlocksAndHost, NO_BLOCKS};
+    use crate::tcp::testing::{at, MS};
     use forebay_core::TrafficClass;
+
+    fn us(us: u64) -> Time {
+        at(Span::from_micros(us))
+    }
 
     fn data(seq: u32) -> Packet {
         Packet {
@@ -514,7 +518,7 @@ mod tests {
 
     const AT_ONCE: AckPolicy = AckPolicy {
         delayed: false,
-        delay_ns: 100_000_000,
+        delay: Span::from_millis(100),
         quick: 0,
         counts_marks: false,
         echoes_changes: false,
@@ -525,14 +529,14 @@ mod tests {
     };
 
     fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
-        r.receive(0, &data(seq), &AT_ONCE)
+        r.receive(Time::ZERO, &data(seq), &AT_ONCE)
     }
 
     /// A receiver of Linux that waits for packet 10, with its quick ACKs used up.
     fn with_a_gap() -> Receiver {
         let mut r = Receiver::new();
         (0..10).for_each(|seq| {
-            r.receive(0, &data(seq), &LINUX);
+            r.receive(Time::ZERO, &data(seq), &LINUX);
         });
         r
     }
@@ -546,40 +550,40 @@ mod tests {
         };
         // Three duplicate ACKs begin a recovery at once.
         for seq in 11..14 {
-            assert_eq!(take(0, seq), (Reply::Now, u64::MAX));
+            assert_eq!(take(Time::ZERO, seq), (Reply::Now, Time::NEVER));
         }
-        let due = 500 + COMPRESSION_NS;
-        assert_eq!(take(500, 14), (Reply::Later, due));
-        assert_eq!(take(600, 15), (Reply::Nothing, due));
+        let due = us(500) + COMPRESSION;
+        assert_eq!(take(us(500), 14), (Reply::Later, due));
+        assert_eq!(take(us(600), 15), (Reply::Nothing, due));
         assert_eq!(r.take_due(), due);
         assert_eq!(r.blocks(), [(11, 16)]);
         // What fills the gap is told at once, with what waits.
-        assert_eq!(r.receive(700, &data(17), &LINUX).0, Reply::Later);
-        assert_eq!(r.receive(800, &data(10), &LINUX).0, Reply::Now);
-        assert_eq!((r.ack_due, r.next()), (u64::MAX, 16));
+        assert_eq!(r.receive(us(700), &data(17), &LINUX).0, Reply::Later);
+        assert_eq!(r.receive(us(800), &data(10), &LINUX).0, Reply::Now);
+        assert_eq!((r.ack_due, r.next()), (Time::NEVER, 16));
         // The edge has moved: three more duplicates leave at once.
-        assert_eq!(r.receive(900, &data(18), &LINUX).0, Reply::Now);
+        assert_eq!(r.receive(us(900), &data(18), &LINUX).0, Reply::Now);
     }
 
     #[test]
     fn joined_acks_do_not_tell_of_more_blocks_than_they_have_room_for() {
         let mut r = with_a_gap();
         for seq in [11, 13, 11, 13, 14] {
-            r.receive(0, &data(seq), &LINUX);
+            r.receive(Time::ZERO, &data(seq), &LINUX);
         }
-        assert!(r.ack_due < u64::MAX);
+        assert!(r.ack_due < Time::NEVER);
         // One of both blocks goes on; another begins.
         assert!(!r.ends_run(&data(15), &LINUX));
         assert!(r.ends_run(&data(17), &LINUX));
         r.end_compression();
-        assert_eq!(r.receive(0, &data(17), &LINUX).0, Reply::Later);
+        assert_eq!(r.receive(Time::ZERO, &data(17), &LINUX).0, Reply::Later);
     }
 
     #[test]
     fn others_than_linux_acknowledge_every_packet_behind_a_gap() {
         let mut r = Receiver::new();
         for seq in (0..10).chain(11..20) {
-            let (reply, _) = r.receive(0, &data(seq), &DELAYED);
+            let (reply, _) = r.receive(Time::ZERO, &data(seq), &DELAYED);
             assert!(seq < 10 || reply == Reply::Now);
         }
     }
@@ -617,7 +621,7 @@ mod tests {
         let mut r = Receiver::new();
         let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
             .iter()
-            .map(|&seq| r.receive(0, &data(seq), &DELAYED).0)
+            .map(|&seq| r.receive(Time::ZERO, &data(seq), &DELAYED).0)
             .collect();
         use Reply::{Later, Now};
         // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
@@ -638,7 +642,7 @@ mod tests {
                 packet
                     .traffic_class
                     .set_ecn(if seq == 7 { Ecn::Ce } else { Ecn::Ect0 });
-                r.receive(0, &packet, &quick).0
+                r.receive(Time::ZERO, &packet, &quick).0
             })
             .collect()
         };
@@ -649,17 +653,17 @@ mod tests {
         let mut answer = data(11);
         answer.traffic_class.set_ecn(Ecn::Ect0);
         answer.flags = Flags::of_tcp(true);
-        assert_eq!(r.receive(0, &answer, &quick).0, Now);
+        assert_eq!(r.receive(Time::ZERO, &answer, &quick).0, Now);
         let mut next = data(12);
         next.traffic_class.set_ecn(Ecn::Ect0);
-        assert_eq!(r.receive(0, &next, &quick).0, Later);
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
         // One that is not ECN-capable among others is a repetition, and the next one's ACK does
         // not wait either.
-        r.receive(0, &data(13), &quick);
+        r.receive(Time::ZERO, &data(13), &quick);
         next.seq = 14;
-        assert_eq!(r.receive(0, &next, &quick).0, Now);
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Now);
         next.seq = 15;
-        assert_eq!(r.receive(0, &next, &quick).0, Later);
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
     }
 
     #[test]
@@ -667,19 +671,19 @@ mod tests {
         use Reply::Now;
         let mut r = Receiver::new();
         let mut marked = data(0);
-        r.receive(0, &marked, &LINUX);
+        r.receive(Time::ZERO, &marked, &LINUX);
         marked.traffic_class.set_ecn(Ecn::Ce);
         // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
         for seq in 1..9 {
             marked.seq = seq;
             marked.flags = Flags::of_tcp(seq % 2 == 0);
-            assert_eq!(r.receive(0, &marked, &LINUX).0, Now, "{seq}");
+            assert_eq!(r.receive(Time::ZERO, &marked, &LINUX).0, Now, "{seq}");
         }
     }
 
     const LINUX: AckPolicy = AckPolicy {
         delayed: true,
-        delay_ns: 40_000_000,
+        delay: Span::from_millis(40),
         quick: 1,
         ..AT_ONCE
     };
@@ -687,8 +691,8 @@ mod tests {
     /// A receiver whose handshake has taken so long, at this time, with no quick ACKs left.
     fn linux(rtt_ms: u64) -> Receiver {
         let mut r = Receiver::new();
-        r.receive(0, &data(0), &LINUX);
-        r.receive(rtt_ms * MS_NS, &data(1), &LINUX);
+        r.receive(Time::ZERO, &data(0), &LINUX);
+        r.receive(at(rtt_ms * MS), &data(1), &LINUX);
         r
     }
 
@@ -698,13 +702,13 @@ mod tests {
         // A timeout of 60 and 200 ms.
         for (gap_ms, reply) in [(250, Later), (270, Now)] {
             let mut r = linux(60);
-            let at = (60 + gap_ms) * MS_NS;
-            assert_eq!(r.receive(at, &data(2), &LINUX).0, reply, "{gap_ms}");
+            let now = at((60 + gap_ms) * MS);
+            assert_eq!(r.receive(now, &data(2), &LINUX).0, reply, "{gap_ms}");
         }
         // Nor after what was here already.
         let mut r = linux(60);
         let two = AckPolicy { quick: 2, ..LINUX };
-        let replies = [1, 2, 3].map(|seq| r.receive(70 * MS_NS, &data(seq), &two).0);
+        let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), &data(seq), &two).0);
         assert_eq!(replies, [Now, Now, Later]);
     }
 
@@ -723,14 +727,14 @@ mod tests {
             (data(9), 1200, 1000),
         ] {
             let mut r = Receiver::new();
-            r.receive(0, &data(0), &LINUX);
-            let (reply, _) = r.receive(rtt_ms * MS_NS, &first, &LINUX);
+            r.receive(Time::ZERO, &data(0), &LINUX);
+            let (reply, _) = r.receive(at(rtt_ms * MS), &first, &LINUX);
             assert_eq!(reply == Reply::Nothing, first.flags.bare());
             assert_eq!(r.next(), 1);
-            r.receive((rtt_ms + 240) * MS_NS, &data(1), &LINUX);
+            r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
             assert_eq!(r.rto_ms(), rto_ms);
             // It waits as one does that has had one packet of data.
-            assert_eq!(u64::from(r.wait_ms), LINUX.delay_ns / MS_NS);
+            assert_eq!(u64::from(r.wait_ms), LINUX.delay.as_millis());
         }
     }
 
@@ -742,10 +746,10 @@ mod tests {
             let mut seq = 2;
             let mut wait = |gap_ms: &u64| {
                 now_ms += gap_ms;
-                let now = now_ms * MS_NS;
+                let now = at(now_ms * MS);
                 assert_eq!(r.receive(now, &data(seq), &LINUX).0, Reply::Later);
                 seq += 1;
-                (r.take_due() - now) / MS_NS
+                (r.take_due() - now) / MS
             };
             gaps_ms.iter().map(&mut wait).collect()
         };
@@ -774,7 +778,7 @@ mod tests {
             let reply = |seq| {
                 let mut packet = data(seq);
                 packet.flags = Flags::of_tcp(false).with_push(seq == 4 || seq == 7);
-                r.receive(0, &packet, &policy).0
+                r.receive(Time::ZERO, &packet, &policy).0
             };
             (0..9).map(reply).collect::<Vec<_>>()
         };
@@ -798,7 +802,7 @@ mod tests {
             let mut packet = data(seq);
             packet.traffic_class = TrafficClass::new(0, ecn);
             let ends = r.ends_run(&packet, &dctcp);
-            r.receive(0, &packet, &dctcp);
+            r.receive(Time::ZERO, &packet, &dctcp);
             ends
         };
         // 1 waits as 2 comes with a mark; 3 waits behind its like; 4 has none.
@@ -814,14 +818,14 @@ mod tests {
         for (seq, echo) in [(0, false), (1, true)] {
             let mut marked = data(seq);
             marked.traffic_class.set_ecn(Ecn::Ce);
-            r.receive(0, &marked, &AT_ONCE);
+            r.receive(Time::ZERO, &marked, &AT_ONCE);
             assert_eq!(r.echo(), echo);
         }
         receive(&mut r, 2);
         assert!(r.echo());
         let mut answer = data(3);
         answer.flags = Flags::of_tcp(true);
-        r.receive(0, &answer, &AT_ONCE);
+        r.receive(Time::ZERO, &answer, &AT_ONCE);
         assert!(!r.echo());
     }
 
@@ -841,7 +845,7 @@ mod tests {
                     _ => Ecn::Ect1,
                 };
                 packet.traffic_class = TrafficClass::new(0, ecn);
-                (r.receive(0, &packet, &policy).0, r.ce_pkts())
+                (r.receive(Time::ZERO, &packet, &policy).0, r.ce_pkts())
             };
             (0..8).map(reply).collect::<Vec<_>>()
         };
@@ -870,7 +874,7 @@ mod tests {
         let mut copy = data(5);
         copy.traffic_class = TrafficClass::new(0, Ecn::Ce);
         for count in 1..=2 {
-            r.receive(0, &copy, &counting);
+            r.receive(Time::ZERO, &copy, &counting);
             assert_eq!(r.ce_pkts(), count);
         }
         r.reset(1);

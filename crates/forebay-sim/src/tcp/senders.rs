@@ -1,7 +1,9 @@
 //! The registry of senders, and the senders of one traffic as the engine sees them.
 
+use forebay_core::Time;
+
 use super::congestion;
-use super::connection::{Ack, Config, Connection, Step, NEVER};
+use super::connection::{Ack, Config, Connection, Step};
 use super::stacks::{Linux, NewReno, Ns2, Reno, Sack};
 use crate::number::count;
 use crate::prefetch::prefetch;
@@ -40,8 +42,8 @@ pub trait Sender: Send {
 /// What a step leaves to the engine, besides the packets to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Put an event for the timer into the calendar at this time; [`NEVER`] where it needs none.
-    pub timer: u64,
+    /// Put an event for the timer into the calendar at this time; [`Time::NEVER`] where it needs none.
+    pub timer: Time,
     /// All that the application offered is acknowledged.
     pub done: bool,
     /// Number of the connection.
@@ -82,7 +84,7 @@ pub trait Senders: Send {
 
     /// When to put an event for pacing into the calendar, after a step that kept packets back;
     /// none where one is there.
-    fn pace_at(&mut self, index: u32) -> Option<u64>;
+    fn pace_at(&mut self, index: u32) -> Option<Time>;
 
     /// The event for pacing has come.
     fn on_pace(&mut self, index: u32, step: &mut Step) -> Outcome;
@@ -104,7 +106,7 @@ impl<S: Sender> List<S> {
                 connection.timer_event = connection.timer_due;
                 connection.timer_due
             }
-            false => NEVER,
+            false => Time::NEVER,
         };
         Outcome {
             timer,
@@ -174,17 +176,17 @@ impl<S: Sender> Senders for List<S> {
             if connection.timer_event != step.now {
                 return;
             }
-            connection.timer_event = NEVER;
+            connection.timer_event = Time::NEVER;
             if connection.timer_due <= step.now {
                 sender.on_timer(step);
             }
         })
     }
 
-    fn pace_at(&mut self, index: u32) -> Option<u64> {
+    fn pace_at(&mut self, index: u32) -> Option<Time> {
         let connection = self.0[index as usize].connection();
         let wanted = !std::mem::replace(&mut connection.pacer_event, true);
-        wanted.then(|| connection.pacer.next_ns())
+        wanted.then(|| connection.pacer.next_at())
     }
 
     fn on_pace(&mut self, index: u32, step: &mut Step) -> Outcome {

@@ -10,12 +10,12 @@ pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::Sack;
 
-use forebay_core::Ecn;
+use forebay_core::{Ecn, Time};
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
 };
-use crate::tcp::connection::{Ack, Config, Connection, Segment, Step, NEVER};
+use crate::tcp::connection::{Ack, Config, Connection, Segment, Step};
 use crate::tcp::senders::Sender;
 use rto::RtoEstimator;
 
@@ -72,7 +72,7 @@ pub struct Agent<C> {
     inflation: u32,
     /// The packet being timed, if any, and when it was sent (one per round trip, Karn).
     timed: Option<u32>,
-    timed_at: u64,
+    timed_at: Time,
     rto: RtoEstimator,
     action: WindowAction,
     /// A SYN was lost: the window after the handshake is 1 (RFC 5681 section 3.1).
@@ -143,7 +143,7 @@ impl<C: CongestionControl> Agent<C> {
             dup_acks: 0,
             inflation: 0,
             timed: None,
-            timed_at: 0,
+            timed_at: Time::ZERO,
             rto: RtoEstimator::new(phase),
             action: WindowAction::None,
             syn_lost: false,
@@ -166,7 +166,7 @@ impl<C: CongestionControl> Agent<C> {
             if self.action != WindowAction::Ecn {
                 self.reduce_ssthresh(Indication::Timeout, step.config);
             }
-            self.rto.back_off(step.config.min_rto_ns);
+            self.rto.back_off(step.config.min_rto);
         }
         self.congestion.set_cwnd(1.0);
         self.congestion.on_timeout(step.now, self.connection.next);
@@ -188,7 +188,7 @@ impl<C: CongestionControl> Agent<C> {
         if self.congestion.cwnd() <= 1.0 {
             // The window cannot shrink further: the timer does (RFC 3168 section 6.1.2).
             if self.ecn_at_one {
-                self.rto.back_off(step.config.min_rto_ns);
+                self.rto.back_off(step.config.min_rto);
             }
             self.ecn_at_one = true;
         } else {
@@ -216,8 +216,8 @@ impl<C: CongestionControl> Agent<C> {
             now: step.now,
             una: self.connection.una,
             next: self.connection.next,
-            rtt_ns: timed.then(|| step.now - self.timed_at),
-            srtt_ns: self.rto.srtt_ns(),
+            rtt: timed.then(|| step.now - self.timed_at),
+            srtt: self.rto.srtt(),
             delivered_pkts,
             ce_pkts: ack.ce_pkts,
         });
@@ -233,14 +233,14 @@ impl<C: CongestionControl> Agent<C> {
             self.congestion.grow(&Growth {
                 now: step.now,
                 acked_pkts,
-                srtt_ns: self.rto.srtt_ns(),
+                srtt: self.rto.srtt(),
             });
             self.ecn_at_one = false;
         }
         // The handshake ends here.
         if self.connection.una == 1 {
-            let srtt_ns = self.rto.srtt_ns();
-            let start = Established::of(&self.connection, step, self.syn_lost, srtt_ns);
+            let srtt = self.rto.srtt();
+            let start = Established::of(&self.connection, step, self.syn_lost, srtt);
             self.congestion.on_established(&start);
         }
     }
@@ -248,10 +248,10 @@ impl<C: CongestionControl> Agent<C> {
     /// The pace at which packets leave.
     #[inline(always)]
     fn bytes_per_s(&self, config: &Config) -> f64 {
-        let srtt_ns = self.rto.srtt_ns();
+        let srtt = self.rto.srtt();
         let cwnd = self.congestion.cwnd_pkts();
         self.congestion
-            .bytes_per_s(cwnd, srtt_ns, config.payload_bytes)
+            .bytes_per_s(cwnd, srtt, config.payload_bytes)
     }
 
     #[inline(always)]
@@ -343,7 +343,7 @@ impl<C: CongestionControl> Agent<C> {
         } else {
             step.resent_pkts += 1;
         }
-        if nothing_in_flight || self.connection.timer_due == NEVER {
+        if nothing_in_flight || self.connection.timer_due == Time::NEVER {
             self.arm_timer(step);
         }
         if step.config.pacing {
@@ -370,7 +370,7 @@ impl<C: CongestionControl> Agent<C> {
 
     #[inline(always)]
     fn arm_timer(&mut self, step: &Step) {
-        self.connection.timer_due = step.now + self.rto.timeout_ns(step.config.min_rto_ns);
+        self.connection.timer_due = step.now + self.rto.timeout(step.config.min_rto);
     }
 
     #[inline(always)]
@@ -380,7 +380,7 @@ impl<C: CongestionControl> Agent<C> {
         // below one packet (ECN) only the timer lets the next one out.
         let nothing = connection.una >= connection.max_sent && connection.next >= connection.limit;
         if nothing && self.congestion.cwnd() >= 1.0 {
-            connection.timer_due = NEVER;
+            connection.timer_due = Time::NEVER;
         } else {
             self.arm_timer(step);
         }

@@ -113,8 +113,8 @@ impl<C: CongestionControl> Linux<C> {
         let losses = self.detect(step.now);
         report.lost += losses.lost_pkts;
         report.lost_copies |= self.scoreboard.retrans_out() < copies;
-        if losses.wait_ns > 0 {
-            self.start_reordering_timer(losses.wait_ns, step);
+        if !losses.wait.is_zero() {
+            self.start_reordering_timer(losses.wait, step);
             report.set_timer = false;
         }
     }
@@ -194,7 +194,7 @@ impl<C: CongestionControl> Linux<C> {
         self.congestion.grow(&Growth {
             now: step.now,
             acked_pkts,
-            srtt_ns: self.rtt.srtt_ns,
+            srtt: self.rtt.srtt,
         });
     }
 

@@ -1,24 +1,24 @@
 //! What a Linux sender sends and when: new data, lost packets, probes, and what its timer does.
 
 use forebay_core::cast::whole_u64;
-use forebay_core::Ecn;
+use forebay_core::{Ecn, Span, Time};
 
 use super::prr::Progress;
 use super::rack::DetectedLosses;
-use super::rtt::INITIAL_RTO_NS;
+use super::rtt::INITIAL_RTO;
 use super::timer_wheel;
 use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
-use crate::tcp::connection::{Config, Segment, Step, NEVER};
+use crate::tcp::connection::{Config, Segment, Step};
 
 /// Least time to wait for a probe or for a late packet.
-const LEAST_WAIT_NS: u64 = 2_000_000;
+const LEAST_WAIT: Span = Span::from_millis(2);
 /// The first timeouts of a SYN come at an even pace (`tcp_syn_linear_timeouts`).
 const EVEN_SYN_TIMEOUTS: u32 = 4;
 /// A segment is kept back only so soon after the last one.
-const DEFER_NS: u64 = 1_000_000;
+const DEFER: Span = Span::from_millis(1);
 /// And only if the next ACK is this near, as the smoothed round trip says.
-const SOON_NS: u64 = 1_000_000;
+const SOON: Span = Span::from_millis(1);
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: u64 = 65_536;
 /// Part of the window that need not wait, as 1/n (`tcp_tso_win_divisor`).
@@ -32,7 +32,7 @@ impl<C: CongestionControl> Linux<C> {
             .cwnd_pkts()
             .max(self.scoreboard.packets_out());
         self.congestion
-            .bytes_per_s(pkts, self.rtt.srtt_ns, config.payload_bytes)
+            .bytes_per_s(pkts, self.rtt.srtt, config.payload_bytes)
     }
 
     /// A segment of this many packets has left.
@@ -45,13 +45,13 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    pub(super) fn detect(&mut self, now: u64) -> DetectedLosses {
+    pub(super) fn detect(&mut self, now: Time) -> DetectedLosses {
         let recovering = self.state >= CaState::Recovery;
         let (rtt, sacked_pkts) = (&self.rtt, self.scoreboard.sacked_out());
-        let window_ns = self
+        let window = self
             .rack
-            .window_ns(recovering, sacked_pkts, rtt.min_ns, rtt.srtt_ns);
-        self.rack.detect(&mut self.scoreboard, window_ns, now)
+            .reordering_window(recovering, sacked_pkts, rtt.min_rtt, rtt.srtt);
+        self.rack.detect(&mut self.scoreboard, window, now)
     }
 
     /// The timeout was too early: back to the window before it.
@@ -159,7 +159,7 @@ impl<C: CongestionControl> Linux<C> {
             return least;
         }
         let mut bytes = whole_u64(self.bytes_per_s(step.config)) / 1024;
-        let halvings = self.rtt.min_ns / 1000 / 512;
+        let halvings = self.rtt.min_rtt.as_micros() / 512;
         if halvings < 32 {
             bytes += LARGEST_SEGMENT_BYTES >> halvings;
         }
@@ -175,15 +175,15 @@ impl<C: CongestionControl> Linux<C> {
     fn defers_segment(&self, quota: u32, step: &Step) -> bool {
         let now = step.now;
         if self.state >= CaState::Recovery
-            || now > self.last_sent_ns + DEFER_NS
+            || now > self.last_sent_at + DEFER
             || self.connection.limit - self.connection.next <= quota
             || quota >= self.congestion.cwnd_pkts() / WINDOW_PARTS
         {
             return false;
         }
-        let soon_ns = now + SOON_NS.min(self.rtt.srtt_ns / 2);
+        let soon = now + SOON.min(self.rtt.srtt / 2);
         let head = self.scoreboard.head();
-        head.is_some_and(|head| head.sent_ns + self.rtt.srtt_ns <= soon_ns)
+        head.is_some_and(|head| head.sent_at + self.rtt.srtt <= soon)
     }
 
     /// Notes whether the window was in the way, or how much of it was used in this round trip
@@ -203,7 +203,7 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Tells the window, and the sampler of rates, of a packet that is about to leave.
     #[inline(always)]
-    fn record_sent(&mut self, seq: u32, now: u64) {
+    fn record_sent(&mut self, seq: u32, now: Time) {
         let in_flight = self.scoreboard.in_flight();
         let mut app_limited = false;
         if let (true, Some(rates)) = (C::RATE_SAMPLES, &mut self.rates) {
@@ -220,7 +220,7 @@ impl<C: CongestionControl> Linux<C> {
         let now = step.now;
         self.record_sent(self.connection.next, now);
         self.scoreboard.push(now);
-        self.last_sent_ns = now;
+        self.last_sent_at = now;
         let seq = self.connection.next;
         let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
         step.out.push(Segment {
@@ -258,7 +258,7 @@ impl<C: CongestionControl> Linux<C> {
         let now = step.now;
         self.record_sent(seq, now);
         self.scoreboard.mark_retransmitted(seq, now, probe);
-        self.last_sent_ns = now;
+        self.last_sent_at = now;
         step.out.push(Segment {
             // It fills a gap, and is acknowledged at once anyway.
             push: false,
@@ -306,13 +306,13 @@ impl<C: CongestionControl> Linux<C> {
             rearm |= seq == self.connection.una && self.timer != Timer::Reordering;
         }
         if rearm {
-            self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+            self.start_timer(Timer::Retransmit, self.rtt.rto, step);
         }
     }
 
-    fn start_timer(&mut self, timer: Timer, after_ns: u64, step: &Step) {
+    fn start_timer(&mut self, timer: Timer, timeout: Span, step: &Step) {
         self.timer = timer;
-        self.connection.timer_due = timer_wheel::expiry_ns(step.now, after_ns);
+        self.connection.timer_due = timer_wheel::expiry(step.now, timeout);
     }
 
     /// The probe's timer if there is to be one, else the timeout's.
@@ -326,22 +326,22 @@ impl<C: CongestionControl> Linux<C> {
     pub(super) fn rearm_timeout(&mut self, step: &mut Step) {
         let Some(head) = self.scoreboard.head() else {
             self.timer = Timer::None;
-            self.connection.timer_due = NEVER;
+            self.connection.timer_due = Time::NEVER;
             return;
         };
-        let rto_ns = self.rtt.rto_ns;
-        let after_ns = match self.timer {
+        let rto = self.rtt.rto;
+        let timeout = match self.timer {
             Timer::Probe | Timer::Reordering => {
-                (head.sent_ns + rto_ns).saturating_sub(step.now).max(1000)
+                (head.sent_at + rto - step.now).max(Span::from_micros(1))
             }
-            Timer::None | Timer::Retransmit => rto_ns,
+            Timer::None | Timer::Retransmit => rto,
         };
-        self.start_timer(Timer::Retransmit, after_ns, step);
+        self.start_timer(Timer::Retransmit, timeout, step);
     }
 
-    pub(super) fn start_reordering_timer(&mut self, wait_ns: u64, step: &Step) {
-        let after_ns = (wait_ns + LEAST_WAIT_NS).min(self.rtt.rto_ns);
-        self.start_timer(Timer::Reordering, after_ns, step);
+    pub(super) fn start_reordering_timer(&mut self, wait: Span, step: &Step) {
+        let timeout = (wait + LEAST_WAIT).min(self.rtt.rto);
+        self.start_timer(Timer::Reordering, timeout, step);
     }
 
     /// Sets the timer of a tail loss probe (RFC 8985 section 7.2), if the state allows one;
@@ -354,20 +354,20 @@ impl<C: CongestionControl> Linux<C> {
         if !matches!(self.state, CaState::Open | CaState::Cwr) || self.connection.una == 0 {
             return false;
         }
-        let mut after_ns = match self.rtt.srtt_ns {
-            0 => INITIAL_RTO_NS,
+        let mut timeout = match self.rtt.srtt {
+            Span::ZERO => INITIAL_RTO,
             // One packet's ACK may be delayed.
-            srtt_ns if self.scoreboard.packets_out() == 1 => 2 * srtt_ns + step.config.min_rto_ns,
-            srtt_ns => 2 * srtt_ns + LEAST_WAIT_NS,
+            srtt if self.scoreboard.packets_out() == 1 => 2 * srtt + step.config.min_rto,
+            srtt => 2 * srtt + LEAST_WAIT,
         };
-        let timeout_ns = match advancing {
-            true => self.rtt.rto_ns,
-            false => (head.sent_ns + self.rtt.rto_ns).saturating_sub(step.now),
+        let rto_left = match advancing {
+            true => self.rtt.rto,
+            false => head.sent_at + self.rtt.rto - step.now,
         };
-        if timeout_ns > 0 {
-            after_ns = after_ns.min(timeout_ns);
+        if !rto_left.is_zero() {
+            timeout = timeout.min(rto_left);
         }
-        self.start_timer(Timer::Probe, after_ns, step);
+        self.start_timer(Timer::Probe, timeout, step);
         true
     }
 
@@ -423,13 +423,16 @@ impl<C: CongestionControl> Linux<C> {
             if self.syn_timeouts > EVEN_SYN_TIMEOUTS {
                 self.rtt.back_off();
             }
-            return self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+            return self.start_timer(Timer::Retransmit, self.rtt.rto, step);
         }
         let (una, next) = (self.connection.una, self.connection.next);
         let fresh = self.state < CaState::Recovery;
         for seq in una..next {
-            let sent_ns = self.scoreboard.get(seq).map_or(0, |sent| sent.sent_ns);
-            if seq == una || !self.rack.is_recent(sent_ns, now) {
+            let sent_at = self
+                .scoreboard
+                .get(seq)
+                .map_or(Time::ZERO, |sent| sent.sent_at);
+            if seq == una || !self.rack.is_recent(sent_at, now) {
                 self.scoreboard.mark_lost(seq);
             }
         }
@@ -464,6 +467,6 @@ impl<C: CongestionControl> Linux<C> {
         self.timeouts += 1;
         self.retransmit(una, false, step);
         self.rtt.back_off();
-        self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+        self.start_timer(Timer::Retransmit, self.rtt.rto, step);
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     use crate::tcp::connection::Config;
     use crate::tcp::senders::Sender;
     use crate::tcp::testing::{self, ack};
-    use forebay_core::Ecn;
+    use forebay_core::{Ecn, Time};
 
     #[test]
     fn holes_are_found_below_what_arrived() {
@@ -255,7 +255,7 @@ mod tests {
             let mut out = Vec::new();
             let mut step = Step {
                 config: &config,
-                now: 0,
+                now: Time::ZERO,
                 out: &mut out,
                 held: false,
                 resent_pkts: 0,
