@@ -84,8 +84,8 @@ artifacts: test-build quic template
 quic: $(STAMPS)/rust
 	cargo build --quiet --profile test -p quic-transfer
 
-# A copy of templates/rust outside the checkout's workspace.
-template: $(STAMPS)/rust
+# A copy of templates/rust outside the workspace; it asks no registry, and finds libraries fetched.
+template: test-build
 	$(PYTHON) tools/template_copy.py --no-run
 
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.

@@ -20,6 +20,7 @@ from unittest import mock
 
 import pytest
 
+from forebay import _native
 from forebay._base import signals
 from forebay.cli.main import main
 from forebay.report import style
@@ -153,6 +154,20 @@ def prototypes_file(folder: Path, text: str) -> Path:
     path = folder / "mine.py"
     path.write_text(text)
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_run_in_a_unit_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse runs of every engine where tests say that they execute none."""
+    if request.path.parent.name != "unit":
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a unit test executes a run: move it to python/tests/simulation")
+
+    monkeypatch.setattr(_native.Plan, "start", refuse)
+    for name in ("fluid_run", "fluid_halving", "guest_run", "link_run"):
+        monkeypatch.setattr(_native, name, refuse, raising=False)
 
 
 @pytest.fixture(scope="module")

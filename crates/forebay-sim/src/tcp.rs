@@ -7,6 +7,8 @@ mod congestion;
 mod connection;
 mod pacing;
 mod receiver;
+#[cfg(test)]
+mod scripted;
 mod senders;
 mod stacks;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 """Senders of TCP as the linear plant sees them: where a window rests, and how it moves there.
 
 `WindowLaw` in crates/forebay-theory/src/window_law.rs has their equations and their sources;
-`python/tests/unit/test_sender_models.py` holds them to other calculations.
+`python/tests/simulation/test_sender_models.py` holds them to other calculations.
 """
 
 from __future__ import annotations

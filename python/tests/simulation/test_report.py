@@ -14,6 +14,7 @@ import pages
 import polars as pl
 import pytest
 from conftest import one_bottleneck
+from scenarios import DESCRIBED
 
 import forebay
 from forebay._base import statistics
@@ -403,3 +404,11 @@ def test_the_queue_at_a_glance_has_a_set_point_that_laws_share(tmp_path: Path) -
 
     assert told(30, 30) == (30.0, True)
     assert told(30, 50) == (None, False)
+
+
+def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
+    path = tmp_path / "queue.toml"
+    path.write_bytes(DESCRIBED)
+    result = forebay.run(path, overrides={"duration": "4s", "measure": ["1s", "4s"]})
+    result.report(tmp_path / "out")
+    assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()

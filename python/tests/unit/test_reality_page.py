@@ -1,26 +1,17 @@
-"""docs/reality.md: its cells, how they are judged, and a sample of them on real Linux."""
+"""docs/reality.md: its cells, and how they are judged."""
 
 from __future__ import annotations
 
 import csv
 import itertools
-import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
-from guest_marks import needs_guest
+from reality_cells import CELLS, KEYS, LAWS, POINTS
 
 import forebay
 from tools import reality
-
-CELLS = Path(__file__).parents[3] / "experiments" / "reality" / "cells.toml"
-TEXT = CELLS.read_text()
-[(AXES, POINTS)] = tomllib.loads(TEXT)["sweep"].items()
-KEYS = AXES.split(", ")
-LAWS = re.findall(r'^kind += "(.+)"', TEXT[TEXT.index("[[law]]") :], re.MULTILINE)
 
 
 def test_the_cells_have_every_law_and_every_pair_of_values() -> None:
@@ -96,30 +87,3 @@ def test_linux_ran_in_every_cell() -> None:
         rows = list(csv.DictReader(lines))
     cells = {tuple(row[key] for key in reality.AXES) for row in rows}
     assert len(cells) == len(LAWS) * len(POINTS)
-
-
-#: Points of the study, each with a law. What swings between two states is left to more seeds. What
-#: is open is left to the page: one flow of BBR over 200 ms, the point 18, and CAKE under a hundred
-#: flows.
-SAMPLE = {number: LAWS[(7 * number + 3) % len(LAWS)] for number in range(len(POINTS))}
-SAMPLE |= {3: "pi2", 9: "codel", 16: "ared", 19: "pie"}
-del SAMPLE[18]
-
-
-#: A guest's have no rate.
-WIRES = {"traffic.0.access": "1Tbit/s", "bottleneck.rate_back": "1Tbit/s"}
-
-
-@needs_guest
-@pytest.mark.parametrize(("number", "law"), [*SAMPLE.items(), (16, "pi")])
-def test_a_cell_beside_real_linux(number: int, law: str) -> None:
-    """One seed of Linux's: twice what ours differ by is allowed, too."""
-    overrides = dict(zip(KEYS, POINTS[number], strict=True))
-    text = TEXT[: TEXT.index("[sweep]")]
-    ours = forebay.run(text, laws=[law], overrides=overrides | WIRES, seeds=8).metrics
-    linux = forebay.run(text, laws=[law], overrides=overrides, seeds=1, engine="kernel").metrics
-    for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
-        values, [theirs] = figure.values(ours), figure.values(linux)
-        mean, spread = sum(values) / len(values), max(values) - min(values)
-        allowed = max(figure.share * theirs, figure.least, 2 * spread)
-        assert abs(mean - theirs) <= allowed, (law, overrides, figure.title)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
+from scenarios import DESCRIBED as SCENARIO
 
-import forebay
 from forebay import _native
 from forebay._base import quantities, words
 from forebay._base.words import quantity, short_time
@@ -59,37 +58,6 @@ def test_rates_are_written_as_a_scenario_has_them(bps: float, text: str) -> None
     assert _native.quantity("", text, "rate") == bps
 
 
-SCENARIO = b"""
-duration = "10s"
-[bottleneck]
-rate = "10Mbit/s"
-delay = "5ms"
-buffer = "64kB"
-[[traffic]]
-kind = "ftp"
-flows = 2
-rtt = "40ms"
-tcp = "linux-cubic"
-pacing = true
-ecn = "l4s"
-[[traffic]]
-kind = "onoff"
-flows = 1
-rtt = "40ms"
-rate = "2Mbit/s"
-bursts = 5.0
-arrivals = 3.0
-swing = 0.5
-[[law]]
-kind = "pi"
-target = "5ms"
-queue = "priority"
-[[at]]
-time = "3s"
-set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
-"""
-
-
 def test_what_differs_from_the_default_is_said() -> None:
     read = experiment.read(SCENARIO.decode())
     (point,) = read.plan.points
@@ -101,14 +69,6 @@ def test_what_differs_from_the_default_is_said() -> None:
     changes = " ".join(descriptions.changes(point, 5)).replace("\N{NO-BREAK SPACE}", " ")
     assert changes == "3 s: rate 5 Mbit/s 3 s: number of ftp flows 1"
     assert point.laws[0].queue == "priority"
-
-
-def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
-    path = tmp_path / "queue.toml"
-    path.write_bytes(SCENARIO)
-    result = forebay.run(path, overrides={"duration": "4s", "measure": ["1s", "4s"]})
-    result.report(tmp_path / "out")
-    assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""A sample of the cells of docs/reality.md on real Linux."""
+
+from __future__ import annotations
+
+import pytest
+from guest_marks import needs_guest
+from reality_cells import KEYS, LAWS, POINTS, TEXT
+
+import forebay
+from tools import reality
+
+#: Points of the study, each with a law. What swings between two states is left to more seeds. What
+#: is open is left to the page: one flow of BBR over 200 ms, the point 18, and CAKE under a hundred
+#: flows.
+SAMPLE = {number: LAWS[(7 * number + 3) % len(LAWS)] for number in range(len(POINTS))}
+SAMPLE |= {3: "pi2", 9: "codel", 16: "ared", 19: "pie"}
+del SAMPLE[18]
+
+
+#: A guest's have no rate.
+WIRES = {"traffic.0.access": "1Tbit/s", "bottleneck.rate_back": "1Tbit/s"}
+
+
+@needs_guest
+@pytest.mark.parametrize(("number", "law"), [*SAMPLE.items(), (16, "pi")])
+def test_a_cell_beside_real_linux(number: int, law: str) -> None:
+    """One seed of Linux's: twice what ours differ by is allowed, too."""
+    sets = dict(zip(KEYS, POINTS[number], strict=True))
+    text = TEXT[: TEXT.index("[sweep]")]
+    ours = forebay.run(text, laws=[law], overrides=sets | WIRES, seeds=8).metrics
+    linux = forebay.run(text, laws=[law], overrides=sets, seeds=1, engine="kernel").metrics
+    for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
+        values, [theirs] = figure.values(ours), figure.values(linux)
+        mean, spread = sum(values) / len(values), max(values) - min(values)
+        allowed = max(figure.share * theirs, figure.least, 2 * spread)
+        assert abs(mean - theirs) <= allowed, (law, sets, figure.title)
