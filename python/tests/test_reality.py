@@ -14,6 +14,7 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
+from forebay.comparison.compare import Agreement
 from tools import reality
 
 CELLS = Path(__file__).parents[2] / "experiments" / "reality" / "cells.toml"
@@ -54,15 +55,16 @@ def frame(delays_s: list[float]) -> pl.DataFrame:
 
 def test_what_linux_did_is_kept_beside_what_it_did_before(tmp_path: Path) -> None:
     runs, before, other = tmp_path / "kernel.csv", frame([0.02, 0.03]), frame([0.05])
-    reality.keep(pl.concat([before, other.with_columns(law=pl.lit("blue"))]), runs)
-    reality.keep(frame([0.02, 0.04, 0.05]), runs)
-    found = reality.kept(runs, before.schema)
+    kept = reality.kept(runs)
+    kept.add(pl.concat([before, other.with_columns(law=pl.lit("blue"))]))
+    kept.add(frame([0.02, 0.04, 0.05]))
+    found = kept.read()
     assert found["law"].to_list() == ["pi", "pi", "pi", "blue"]
     assert found["delay_mean_s"].to_list() == [0.02, 0.04, 0.05, 0.05]
 
 
 def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
-    linux, three = frame([0.0200, 0.0201, 0.0199]), reality.Seeds(3, 3)
+    linux = frame([0.0200, 0.0201, 0.0199])
     for ours, agrees, proven in [
         ([0.0204, 0.0205, 0.0206], True, False),
         ([0.0230, 0.0231, 0.0229], False, True),
@@ -71,14 +73,13 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         found = reality.verdicts(frame(ours), linux)
         assert [one.agrees for one in found] == [agrees, True, True, True]
         assert found[0].proven is proven
-        page = reality.page(found, three, three, 1)
+        page = reality.page(frame(ours), linux)
         assert ("20.00 → 23.00" in page) is proven
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
 
 
 def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -> None:
     packets, kernel = frame([0.0230, 0.0231, 0.0229]), frame([0.02, 0.0201, 0.0199])
-    three = reality.Seeds(3, 3)
     packets.write_parquet(tmp_path / "packets.parquet")
     kernel.write_parquet(tmp_path / "kernel.parquet")
     kept, page = tmp_path / "kernel.csv", tmp_path / "page.md"
@@ -88,7 +89,7 @@ def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -
     ):
         monkeypatch.setattr("sys.argv", ["reality", *map(str, words)])
         assert reality.main() == 0
-    assert page.read_text() == reality.page(reality.verdicts(packets, kernel), three, three, 1)
+    assert page.read_text() == reality.page(packets, kernel)
 
 
 def test_linux_ran_in_every_cell() -> None:
@@ -118,8 +119,7 @@ def test_a_cell_beside_real_linux(number: int, law: str) -> None:
     text = TEXT[: TEXT.index("[sweep]")]
     ours = forebay.run(text, laws=[law], sets=sets | WIRES, seeds=8).metrics
     linux = forebay.run(text, laws=[law], sets=sets, seeds=1, engine="kernel").metrics
-    for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
-        values, [theirs] = figure.values(ours), figure.values(linux)
-        mean, spread = sum(values) / len(values), max(values) - min(values)
-        allowed = max(figure.share * theirs, figure.least, 2 * spread)
-        assert abs(mean - theirs) <= allowed, (law, sets, figure.title)
+    for rule in reality.TOLERANCES[:1] + reality.TOLERANCES[-1:]:
+        figure = Agreement(rule, rule.values(ours), rule.values(linux))
+        spread = max(figure.tested) - min(figure.tested)
+        assert abs(figure.difference) <= max(figure.limit, 2 * spread), (law, sets, rule.title)

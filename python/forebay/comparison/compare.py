@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import mean as exact_mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Tolerance:
 
     def mean_and_deviation(self, values: Sequence[float]) -> str:
         """Return the mean ± the standard deviation over the runs."""
-        return f"{self.text(float(np.mean(values)))} ± {self.text(float(np.std(values, ddof=1)))}"
+        return f"{self.text(exact_mean(values))} ± {self.text(float(np.std(values, ddof=1)))}"
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ class Agreement:
     @property
     def text(self) -> str:
         """The means, `reference → tested`."""
-        mean = self.reference_mean
-        return f"{self.tolerance.text(mean)} → {self.tolerance.text(mean + self.difference)}"
+        sides = (self.reference, self.tested)
+        return " → ".join(self.tolerance.text(exact_mean(values)) for values in sides)
 
     def _welch(self, level: float) -> tuple[float, float]:
         return statistics.difference_and_interval(self.tested, self.reference, level)
