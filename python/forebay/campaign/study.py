@@ -1,29 +1,32 @@
-"""A study as a user holds it: its frame, and what is told by it."""
+"""The runs of a study as one frame: means, differences, effects, figures and tables."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from forebay._base import quantities, statistics, suggestions
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
 from forebay._native import ScenarioError
-from forebay.campaign import manifest
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_segments import again
-from forebay.experiment.table import RunTable
+from forebay.experiment.table import RunTable, to_pandas
 
 if TYPE_CHECKING:
+    import pandas
+
     from forebay._native import Plan, Run
     from forebay.campaign.study_points import Points, PointsPart
     from forebay.experiment.steady_state import Measured
     from forebay.experiment.store import Key, Store
     from forebay.experiment.table import Cell, LawDifference
+    from forebay.report.plot import Plot
 
 #: Points that are looked at for warnings: each asks the linear model about its laws.
 LOOKED_AT = 100
@@ -32,7 +35,7 @@ MOST_VALUES, PARTS = 24, 8
 
 
 class Study:
-    """The runs of a study that are in a store.
+    """The runs of a study that are in a store. Printed, and in a notebook, it shows a table.
 
     points: what was to be run. seeds: how many of each law at each point, or by its digest where
     they differ. partial: whether points are left out whose laws are not designed yet.
@@ -52,7 +55,7 @@ class Study:
     @cached_property
     def listed(self) -> pl.DataFrame:
         """Point, law and digest of all that was to be run."""
-        return manifest.list_runs(self.points, self.store, partial=self.partial)
+        return self.points.list_runs(self.store, partial=self.partial)
 
     @property
     def most_seeds(self) -> int:
@@ -306,3 +309,112 @@ class Study:
                     most, 2 * len(values), max(len(values) + 1, round(wanted + 0.5))
                 )
         return needed
+
+    def plot(self, metric: str, x: str, y: str | None = None) -> Plot:
+        """A map of a metric over two axes, or over one of them a curve with its interval.
+
+        Raises `ScenarioError` for a metric or an axis that there is not, and for a metric that no
+        run has a value of.
+        """
+        from forebay.campaign import study_page as page  # draws, which takes a while to load
+
+        axes = [x] if y is None else [x, y]
+        if self.cells(metric, *axes).is_empty():
+            valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
+            raise ScenarioError(
+                f'metric: found "{metric}", of which no run has a value, allowed: '
+                f"{', '.join(valued) or 'none, since no run has ended'}"
+            )
+        return page.response(self, metric, axes) if y is None else page.heat(self, metric, x, y)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return `frame()` as a frame of pandas; pyarrow is not needed. Raises `ImportError`
+        without pandas."""
+        return to_pandas(self.frame())
+
+    def __str__(self) -> str:
+        """The table that `forebay study` prints."""
+        from forebay._base.terminal_table import printed
+        from forebay.campaign import study_files as files
+
+        return printed(lambda screen: files.show(screen, self))
+
+    def _repr_html_(self) -> str:
+        from forebay.campaign import study_files as files
+        from forebay.campaign import study_page as page
+        from forebay.report import notebook
+
+        table = files.laws_table(self)
+        drawn = next((name for name, _ in self.means(["delay_p95_s", "goodput_bps"])), None)
+        varied = [key for key in self.axes if self.points.settings[key].n_unique() > 1]
+        figure = page.response(self, drawn, varied) if drawn and varied else None
+        title = f"{self.points.title}: {files.size(self)}"
+        return notebook.html(title, table.heads, table.rows, figure)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Sobol's indices of an axis under a law, from 0 to 1.
+
+    first: the share of the variance that the axis explains alone. total: with all that it does
+    together with others; NaN where a sample does not tell.
+    """
+
+    law: str
+    axis: str
+    first: float
+    total: float
+
+
+def effects(study: Study, metric: str) -> list[Effect]:
+    """Of each axis under each law, of means over the seeds.
+
+    A whole grid has them exactly (Sobol 2001, with equal weights for its values); from a sample
+    the first one is estimated by SALib's RBD-FAST (Tarantola et al. 2006), and for a list that is
+    crossed with the sample by the means at its values. Raises `ImportError` without SALib, for a
+    sample alone.
+    """
+    axes = study.axes
+    sampled = study.points.sampled
+    means = study.cells(metric, *axes)
+    found = []
+    for law in study.points.laws:
+        of_law = means.filter(pl.col("law") == law)
+        values = of_law["mean"].to_numpy()
+        # With few points, or a metric that stands still, shares are noise.
+        if len(values) < 4 or np.ptp(values) == 0:
+            continue
+        whole = not sampled and len(values) == len(study.points)
+        for place, axis in enumerate(axes):
+            if of_law[axis].n_unique() < 2:
+                continue
+            if whole:
+                others = [one for one in axes if one != axis]
+                first = _explained(of_law, [axis])
+                total = 1 - (_explained(of_law, others) if others else 0.0)
+            elif axis not in sampled:
+                # RBD-FAST orders by the axis; many equal values would keep the order of the sample.
+                first, total = _explained(of_law, [axis]), float("nan")
+            else:
+                first, total = _of_sample(of_law, axes)[place], float("nan")
+            found.append(Effect(law, axis, first, total))
+    return found
+
+
+def _explained(table: pl.DataFrame, axes: list[str]) -> float:
+    """Var(E[y | axes]) over Var(y), of a whole grid."""
+    within = table.with_columns(pl.col("mean").mean().over(axes).alias("expected"))
+    return float(np.var(within["expected"].to_numpy()) / np.var(table["mean"].to_numpy()))
+
+
+def _of_sample(table: pl.DataFrame, axes: list[str]) -> list[float]:
+    from SALib.analyze import rbd_fast  # type: ignore[import-untyped]
+
+    # Ranks: the order of the values is all that the method sorts by, and texts have one, too.
+    x = np.column_stack([table[axis].rank("dense").to_numpy() for axis in axes]).astype(float)
+    bounds = [[float(column.min()), float(max(column.max(), column.min() + 1))] for column in x.T]
+    problem = {"num_vars": len(axes), "names": axes, "bounds": bounds}
+    found: dict[str, Any] = rbd_fast.analyze(
+        problem, x, table["mean"].to_numpy(), num_resamples=2, seed=1
+    )
+    return [float(np.clip(value, 0, 1)) for value in found["S1"]]

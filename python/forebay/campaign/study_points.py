@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,18 +15,18 @@ import polars as pl
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._native import ScenarioError
-from forebay.campaign.point_gains import PointGains
-from forebay.experiment import experiment
+from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import stored_designs as designs
 from forebay.experiment.engine import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
+from forebay.experiment.store_place import sealed_name
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Sets
-    from forebay._native import Plan
-    from forebay.campaign.point_gains import Gains
+    from forebay._native import GainsRequest, Parameter, Plan, Sweep
     from forebay.experiment.engine import Engine
+    from forebay.experiment.store import Store
     from forebay.experiment.stored_designs import Designs
     from forebay.scenario.python_laws import Prototype
 
@@ -37,6 +38,79 @@ LISTED = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
 
 #: What a point sets, in the order of the sweep's keys.
 Row = list[object]
+#: Numbers of laws at a point: of each its number in the file, and its parameters.
+Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
+#: What of a request decides a design.
+OF_LAW = ("kind", "given", "per_flow")
+OF_LINK = (
+    "rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "short_flows", "other_bps", "tcp",
+)  # fmt: skip
+
+
+class PointGains:
+    """The numbers of a study's points, designed when they are asked for.
+
+    trial: rows with each word of the sweep, at one of which every law asks that asks anywhere.
+    kept: designs that are in a store; new ones go there.
+    """
+
+    def __init__(
+        self, sweep: Sweep, trial: Sequence[Sequence[object]], kept: Designs | None
+    ) -> None:
+        self._sweep = sweep
+        self._made: dict[int, Gains] = {}
+        self._trial = [sweep.gains_requests(row) for row in trial]
+        #: labels of the laws that ask
+        self.laws = list(dict.fromkeys(request.label for asked in self._trial for request in asked))
+        self.kept = kept if self.laws else None
+
+    def of_trial(self) -> list[Gains]:
+        """Numbers for the rows of the trial: of the first one that asks, since no run has them."""
+        first: dict[int, list[tuple[str, Parameter]]] = {}
+        for request in (request for asked in self._trial for request in asked):
+            if request.law not in first:
+                first[request.law] = self._designed(request)
+        gains = [[(request.law, first[request.law]) for request in asked] for asked in self._trial]
+        # The first row is the first point.
+        self._made[0] = gains[0]
+        return gains
+
+    def of_point(self, index: int) -> Gains:
+        """Those of a point by its number. Raises `ScenarioError`."""
+        if not self.laws:
+            return []
+        if index not in self._made:
+            requests = self._requests(index)
+            self._made[index] = [(request.law, self._designed(request)) for request in requests]
+        return self._made[index]
+
+    def ready(self, which: Sequence[int]) -> bool:
+        """Whether these points need no more designs."""
+        kept = self.kept
+        return not self.laws or all(
+            index in self._made
+            or (
+                kept is not None
+                and all(kept.get(_digest(request)) is not None for request in self._requests(index))
+            )
+            for index in which
+        )
+
+    def _requests(self, index: int) -> list[GainsRequest]:
+        return self._sweep.gains_requests(self._sweep.row(index))
+
+    def _designed(self, request: GainsRequest) -> list[tuple[str, Parameter]]:
+        digest = _digest(request)
+        numbers = self.kept.get(digest) if self.kept else None
+        if numbers is None:
+            numbers = dict(automatic_gains.fitted(request).params)
+            if self.kept:
+                self.kept.put(digest, numbers)
+        return list(numbers.items())
+
+
+def _digest(request: GainsRequest) -> str:
+    return designs.digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})
 
 
 @dataclass(frozen=True)
@@ -201,6 +275,34 @@ class Points:
         """These points; their numbers in the part go up from that of the first."""
         at, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
         return PointsPart(which[0], at, gains, self.sweep.plan(at, gains), self.made)
+
+    def kept_list(self, store: Store) -> pl.DataFrame | None:
+        """Return what a store has of `list_runs`; None if nothing, or if that is damaged."""
+        contents = store.read_sealed(self._stem(store))
+        return None if contents is None else pl.read_parquet(io.BytesIO(contents))
+
+    def keep_list(self, store: Store, table: pl.DataFrame) -> None:
+        """Keep the list in a store: to make it every point is read, which takes longer than to
+        look into the store."""
+        buffer = io.BytesIO()
+        table.write_parquet(buffer)
+        name = sealed_name(self._stem(store), buffer.getvalue())
+        store.place.write(name, buffer.getvalue())
+
+    def list_runs(self, store: Store, *, partial: bool = False) -> pl.DataFrame:
+        """Return point, law and digest of all that is run, a row for each law at each point.
+
+        partial: leave out points that are not designed yet, if the store lacks the list.
+        """
+        kept = self.kept_list(store)
+        if kept is not None:
+            return kept
+        parts = [which for which in self.parts() if not partial or self.gains.ready(which)]
+        tables = [self.part(which).configs for which in parts]
+        return pl.concat([pl.DataFrame(schema=LISTED), *tables])
+
+    def _stem(self, store: Store) -> str:
+        return f"studies/{store.version}/{self.digest}"
 
     @cached_property
     def settings(self) -> pl.DataFrame:

@@ -1,13 +1,16 @@
-"""The pages of a suite: HTML with every case and a score sheet per law, Markdown with the
-comparison and the advice."""
+"""The pages of a suite: HTML with every case and a score sheet per law, and Markdown for docs/."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.patches import Ellipse
 
 from forebay._base.metrics import METRICS
 from forebay._base.progress import Progress
@@ -15,19 +18,79 @@ from forebay._base.publication import publication, publish
 from forebay._base.publication import write as put
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
-from forebay.campaign import suite_results as results
-from forebay.campaign.suite_advice import advice, unbeaten
+from forebay.campaign.suite import SUITE_METRICS, advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
-from forebay.report import result_files
+from forebay.report import parts, result_files, style
 from forebay.report.page_figures import FIGURES, PageFigure, render_all
+from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.tables import Table, mean_text
 from forebay.report.templates import html
 from forebay.report.templates import markdown as page_markdown
 
 if TYPE_CHECKING:
-    from forebay.campaign.suite_results import Case, Suite
+    from matplotlib.axes import Axes
+
+    from forebay.campaign.suite import Case, Seconds, Suite
     from forebay.campaign.suite_scenarios import Link, Settings
     from forebay.experiment.table import Cell
+
+DELAY, TAIL, GOODPUT = (METRICS[name] for name in ("delay_mean_s", "delay_p95_s", "goodput_bps"))
+#: Laws of one column of the legend.
+IN_A_COLUMN = 16
+
+
+@styled
+def case_figure(of: Case, laws: list[str]) -> Plot:
+    """Mean delay and goodput of each law; the ellipse is one standard deviation of whole
+    seconds."""
+    figure, axes = one_panel(10, 4.2)
+    for index, law in enumerate(laws):
+        if law in of.runs:
+            x, y = (one.scale * of.cell(law, one.name).mean for one in (DELAY, GOODPUT))
+            _ellipse(axes, index, of.seconds[law], (x, y), min(0.1, 1 / len(laws)))
+            parts.dots(axes, x, y, index, law, markersize=6, zorder=3)
+    _finish(axes, "Queuing delay, mean [ms]")
+    return figure
+
+
+@styled
+def overview_figure(suite: Suite) -> Plot:
+    """Averages over all cases, with 95 % intervals over the seeds."""
+    figure, axes = one_panel(10, 4.2)
+    for index, law in enumerate(suite.laws):
+        cells = [(one.scale, suite.average(law, one.name)) for one in (TAIL, GOODPUT)]
+        x, y = (scale * cell.mean for scale, cell in cells)
+        # An interval of zero has no caps.
+        dx, dy = (scale * cell.half_width or math.nan for scale, cell in cells)
+        bars = {"xerr": dx if dx == dx else None, "yerr": dy if dy == dy else None}
+        parts.dots(axes, x, y, index, law, markersize=6, zorder=3, **bars)
+    _finish(axes, "Queuing delay, 95th pct., mean over the cases [ms]")
+    return figure
+
+
+def _ellipse(
+    axes: Axes, index: int, seconds: Seconds, centre: tuple[float, float], opacity: float
+) -> None:
+    if len(seconds.delay_ms) < 2:
+        return
+    # Half axes: roots of the covariance's eigenvalues, along its eigenvectors.
+    values, vectors = np.linalg.eigh(np.cov(seconds.delay_ms, seconds.rate_mbps))
+    width, height = 2 * np.sqrt(np.maximum(values, 0))
+    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+    colour = style.colour(index)
+    look = {"facecolor": (colour, opacity), "edgecolor": (colour, 0.7), "linewidth": 0.8}
+    axes.add_patch(Ellipse(centre, width, height, angle=angle, zorder=2, **look))
+
+
+def _finish(axes: Axes, label: str) -> None:
+    axes.set_xlabel(label)
+    axes.set_ylabel("Goodput [Mbit/s]")
+    axes.autoscale_view()
+    # No packet waits less than not at all.
+    axes.set_xlim(left=0.0)
+    axes.ticklabel_format(useOffset=False)
+    parts.legend_beside(axes, 1 + (len(axes.containers) - 1) // IN_A_COLUMN)
+
 
 #: The sections of RFC 7928 that the scenarios are named after.
 SECTIONS = {
@@ -49,7 +112,7 @@ class About:
     command: str
 
 
-def comparison(suite: Suite, metrics: Sequence[str] = results.METRICS) -> Table:
+def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
     """A row per law: averages over the cases."""
     shown = [name for name in metrics if any(case.applies(name) for case in suite.whole())]
     return _table("law", shown, [(law, partial(suite.average, law)) for law in suite.laws])
@@ -57,7 +120,7 @@ def comparison(suite: Suite, metrics: Sequence[str] = results.METRICS) -> Table:
 
 def of_case(case: Case, laws: Sequence[str]) -> Table:
     """A row per law."""
-    shown = [name for name in results.METRICS if case.applies(name)]
+    shown = [name for name in SUITE_METRICS if case.applies(name)]
     rows = [(law, partial(case.cell, law)) for law in laws if law in case.runs]
     return _table("law", shown, rows)
 
@@ -65,7 +128,7 @@ def of_case(case: Case, laws: Sequence[str]) -> Table:
 def score_sheet(suite: Suite, law: str) -> Table:
     """A row per case."""
     rows = [(case.heading, partial(case.cell, law)) for case in suite.cases if law in case.runs]
-    return _table("scenario", results.METRICS, rows)
+    return _table("scenario", SUITE_METRICS, rows)
 
 
 def _table(
@@ -96,12 +159,10 @@ def write(
 ) -> Path:
     """Writes report.html and its figures; returns where the report is. `watch` hears of the
     progress."""
-    from forebay.campaign import suite_pictures as pictures
-
     over = [
         PageFigure(
             "overview",
-            partial(pictures.overview, suite),
+            partial(overview_figure, suite),
             "Queuing delay against goodput",
             "Left and above is better."
             + (
@@ -113,9 +174,7 @@ def write(
     ]
     over = over if suite.whole() else []
     of_cases = [
-        PageFigure(
-            f"{i:02}-{case.scenario}", partial(pictures.case, case, suite.laws), case.heading
-        )
+        PageFigure(f"{i:02}-{case.scenario}", partial(case_figure, case, suite.laws), case.heading)
         for i, case in enumerate(suite.cases, start=1)
     ]
     with publication(out, keep=FIGURES) as unfinished:
