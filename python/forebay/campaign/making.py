@@ -247,9 +247,12 @@ class StudyProgress:
             return "interrupted"
         return "the budget is spent" if self.spent else ""
 
-    def count(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Counts runs that have ended, by their rows."""
-        for row in rows:
+    def add(self, ended: Done) -> None:
+        """Count runs that have ended, by their rows, and what their programs did."""
+        self.stopped = ended.stopped or self.stopped
+        for why in (why for outputs in ended.outputs for why in outputs.remarks):
+            self.remarks[why] = self.remarks.get(why, 0) + 1
+        for row in ended.rows:
             if row["link"]:
                 continue
             if row.get("fault"):
@@ -259,11 +262,6 @@ class StudyProgress:
             else:
                 self.made += 1
                 self.packets += row["forwarded_packets"]
-
-    def hear(self, outputs: Iterable[RunOutputs]) -> None:
-        """Counts what is said of programs."""
-        for why in (why for one in outputs for why in one.remarks):
-            self.remarks[why] = self.remarks.get(why, 0) + 1
 
     def progress(self, expected: int) -> Progress:
         """How far it is, of so many runs."""
@@ -290,7 +288,7 @@ def make(
     made: StudyProgress | None = None,
     folder: Path | None = None,
 ) -> StudyProgress:
-    """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
+    """Make what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
     is full keep what has been stored.
 
     seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
@@ -300,9 +298,9 @@ def make(
     start = time.monotonic()
     done = made or StudyProgress()
     done.found = 0
-    before = _there(store, but_failed=retry)
-    known = points.kept_list(store)
-    tasks = Tasks(points, before, seeds, done, limit_s, known, partial(points.keep_list, store))
+    before, kept_list = _there(store, but_failed=retry), points.kept_list(store)
+    save = partial(points.keep_list, store)
+    tasks = Tasks(points, before, seeds, done, limit_s, kept_list, save)
     end = math.inf if budget_s is None else start + budget_s
     with signals.held() as interrupted:
 
@@ -316,14 +314,12 @@ def make(
                 points.gains.kept or nullcontext() as designs,
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
-                for some in ended_runs:
+                for ended in ended_runs:
                     # Before the store has the run, as it would not be made again.
                     if folder is not None:
-                        _keep(some.outputs, folder / OUTPUTS)
-                    done.count(some.rows)
-                    done.hear(some.outputs)
-                    done.stopped = some.stopped or done.stopped
-                    writer.rows += some.rows
+                        _keep(ended.outputs, folder / OUTPUTS)
+                    done.add(ended)
+                    writer.rows += ended.rows
                     writer.tick()
                     if designs:
                         designs.tick()

@@ -241,43 +241,16 @@ def told(study: Study) -> list[str]:
 
 
 def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bool = False) -> str:
-    """The page, with every figure in it. metrics: what to draw; `SHOWN` if none is named."""
-    axes = study.axes
-    varied = [key for key in axes if study.points.settings[key].n_unique() > 1]
+    """Return the page, with every figure in it. metrics: what to draw; `SHOWN` if none is named."""
+    varied = [key for key in study.axes if study.points.settings[key].n_unique() > 1]
     pairs = list(combinations(varied, 2))
-    figures = []
-    several = len(study.points.laws) > 1
-    for metric in metrics or SHOWN:
-        largest = metric in MORE_IS_BETTER
-        if study.cells(metric, *varied[:1]).is_empty():
-            continue
-        name = METRICS[metric].title
-        shown = []
-        if varied:
-            shown.append((f"{name} over each axis", response(study, metric)))
-        for x, y in pairs[:MOST_PAIRS]:
-            shown.append((f"{name} over {x} and {y}", heat(study, metric, x, y)))
-            if several:
-                best = winners(study, metric, x, y, largest=largest)
-                word = "most" if largest else "least"
-                shown.append((f"The law with the {word} {name[0].lower()}{name[1:]}", best))
-        if len(varied) > 2:
-            shown.append((f"{name} along every axis", parallel(study, metric)))
-        try:
-            shares: list[Effect] | None = effects(study, metric)
-        except ImportError:
-            shares = None
-        svgs = [(title, figure.svg(title)) for title, figure in shown]
-        figures.append((name, svgs, shares))
-    failures = study.failures()
-    frame = study.frame()
+    failures = study.failures().group_by("fault").len()
+    spent = "Partial result: the budget was spent before all runs were made."
     return page_html(
         "study.html.j2",
         title=study.points.title,
-        partial="Partial result: the budget was spent before all runs were made."
-        if partial
-        else "",
-        runs=f"{frame.select('point', 'law', 'seed').unique().height:,}",
+        partial=spent if partial else "",
+        runs=f"{study.frame().select('point', 'law', 'seed').unique().height:,}",
         points=f"{len(study.points):,}",
         laws=study.points.laws,
         means=tables.laws_table(study, metrics),
@@ -287,17 +260,48 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         differences_note=DIFFERENCES_NOTE,
         gains=tables.gains_table(study),
         axes=[
-            (axis_title(study, key), f"{study.points.settings[key].n_unique():,}") for key in axes
+            (axis_title(study, key), f"{study.points.settings[key].n_unique():,}")
+            for key in study.axes
         ],
         command=command,
         cite=f"forebay {__version__}, results version {RESULTS_VERSION}, study "
         f"{study.points.digest}",
         scenario=study.points.text,
-        figures=figures,
+        figures=[
+            (METRICS[metric].title, _figures(study, metric, varied, pairs), _shares(study, metric))
+            for metric in metrics or SHOWN
+            if not study.cells(metric, *varied[:1]).is_empty()
+        ],
         traffic=traffic_table(study),
         left_out=pairs[MOST_PAIRS:],
         failures=[
-            (str(count), why.splitlines()[-1])
-            for why, count in sorted(failures.group_by("fault").len().iter_rows())
+            (str(count), why.splitlines()[-1]) for why, count in sorted(failures.iter_rows())
         ],
     )
+
+
+def _figures(
+    study: Study, metric: str, varied: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the figures of a metric, each with its title, as SVG."""
+    name, largest = METRICS[metric].title, metric in MORE_IS_BETTER
+    plots = []
+    if varied:
+        plots.append((f"{name} over each axis", response(study, metric)))
+    for x, y in pairs[:MOST_PAIRS]:
+        plots.append((f"{name} over {x} and {y}", heat(study, metric, x, y)))
+        if len(study.points.laws) > 1:
+            word = "most" if largest else "least"
+            best = winners(study, metric, x, y, largest=largest)
+            plots.append((f"The law with the {word} {name[0].lower()}{name[1:]}", best))
+    if len(varied) > 2:
+        plots.append((f"{name} along every axis", parallel(study, metric)))
+    return [(title, plot.svg(title)) for title, plot in plots]
+
+
+def _shares(study: Study, metric: str) -> list[Effect] | None:
+    """Return which axis matters; None without SALib, for a sample."""
+    try:
+        return effects(study, metric)
+    except ImportError:
+        return None

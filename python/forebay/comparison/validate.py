@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Sets
     from forebay._native import LawInfo, Observed, PointInfo, Run
-    from forebay.experiment.engine import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.scenario.python_laws import Prototype
 
@@ -369,6 +368,19 @@ class Validation:
     #: Why it stopped; empty otherwise.
     failure: str = ""
 
+    def run_all(self, scenarios: Sequence[Sequence[Experiment]], progress: Watching | None) -> None:
+        """Run and compare scenario after scenario until a run fails or is interrupted."""
+        for experiments in scenarios:
+            try:
+                self.run(experiments, progress)
+            except Exception as error:
+                # Real runs took their time: what they have found goes with no later fault.
+                if not self.comparisons:
+                    raise
+                self.failure = f"{experiments[0].path}: {type(error).__name__}: {error}"
+            if self.interrupted or self.failure:
+                break
+
     def run(self, experiments: Sequence[Experiment], progress: Watching | None) -> None:
         """Run a scenario on each of its engines, and compare them if all runs ended."""
         results = []
@@ -427,25 +439,22 @@ def validate(
             f"{', '.join(registry.NAMES)}"
         )
 
-    def read(source: Source, engine: Engine) -> Experiment:
-        count = repeats if engine.name == REAL else seeds
-        return experiment.read(source, laws=laws, sets=sets, seeds=count, engine=engine)
-
     experiments = [
-        [read(source, engine) for engine in chosen] for source in quantities.listed(scenarios)
+        [
+            experiment.read(
+                source,
+                laws=laws,
+                sets=sets,
+                seeds=repeats if engine.name == REAL else seeds,
+                engine=engine,
+            )
+            for engine in chosen
+        ]
+        for source in quantities.listed(scenarios)
     ]
     validation = Validation(
         SIDES.get(engines[-1], engines[-1]),
         sum(of_scenario[-1].runs for of_scenario in experiments),
     )
-    for of_scenario in experiments:
-        try:
-            validation.run(of_scenario, progress)
-        except Exception as error:
-            # Real runs took their time: what they have found goes with no later fault.
-            if not validation.comparisons:
-                raise
-            validation.failure = f"{of_scenario[0].path}: {type(error).__name__}: {error}"
-        if validation.interrupted or validation.failure:
-            break
+    validation.run_all(experiments, progress)
     return validation
