@@ -477,9 +477,10 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
             continue
         cells, beyond = [law], []
         for rule in tolerances:
-            figure = Agreement(
-                rule, *([getattr(one, rule.metric) for one in side] for side in (sound, ours[law]))
+            measured, simulated = (
+                [getattr(run, rule.metric) for run in side] for side in (sound, ours[law])
             )
+            figure = Agreement(rule, measured, simulated)
             if not figure.agrees:
                 chance = prediction_half_width(figure.reference, len(sound))
                 note = " (chance)" if abs(figure.difference) <= chance else ""

@@ -63,7 +63,7 @@ class Claim:
 
     @property
     def bound(self) -> tuple[str, float] | None:
-        """("<", 1.0) of a `published` "< 1"."""
+        """The sign and number of a `published` bound: ("<", 1.0) of "< 1"."""
         if not isinstance(self.published, str):
             return None
         sign, number = re.split(r"\s+", self.published, maxsplit=1)

@@ -47,11 +47,11 @@ class Batches:
 
     @property
     def ended(self) -> bool:
-        """Whether `next` has nothing left."""
+        """True if `next` has nothing left."""
         return not (self._again or self._read or self._more)
 
     def next(self, workers: int) -> Task | None:
-        """One more batch for one of so many workers; None where nothing is left."""
+        """Return one more batch for one of so many workers; None if nothing is left."""
         if self._again:
             return self._again.pop()
         size = self._size(max(1, workers))
@@ -67,18 +67,18 @@ class Batches:
         return batch
 
     def again(self, task: Task) -> None:
-        """A batch that was lost."""
+        """Give out a batch again that was lost."""
         self._again.append(task)
 
     def took(self, costs_s: list[float]) -> None:
-        """What the runs of a batch have cost."""
+        """Learn from what the runs of a batch have cost."""
         if costs_s:
             mean_s = sum(costs_s) / len(costs_s)
             self._run_s = mean_s if self._run_s is None else 0.7 * self._run_s + 0.3 * mean_s
 
     def _size(self, workers: int) -> int:
-        """Runs of the next batch. The workers have `AHEAD` more at hand, and what comes after
-        these must be as much again, so that no one is left alone with them."""
+        """Return the number of runs of the next batch. The workers have `AHEAD` more at hand, and
+        what comes after these must be as much again, so that no one is left alone with them."""
         run_s = None if self._run_s is None else max(self._run_s, 1e-6)
         shares = 2 * (1 + AHEAD) * workers
         enough = 1 if run_s is None else shares * BATCH_S / run_s
@@ -96,8 +96,8 @@ class Batches:
 
 
 def _mixed(task: Task) -> Task:
-    """The same, with the points in any order below each seed: batches then cost alike, though runs
-    at neighbouring points are all short or all long. Runs of laws at a point stay together."""
+    """Return the task with its points in any order below each seed: batches then cost alike, though
+    runs at neighbouring points are all short or all long. Runs of laws at a point stay together."""
     place = list(range(len(task.points)))
     random.Random(0).shuffle(place)
     return task.only(sorted(task.runs, key=lambda run: (run[2], place[run[0]], run[1])))
@@ -112,8 +112,8 @@ WAIT = "5s"
 
 
 def work(task: Task) -> tuple[int, Done]:
-    """Makes the runs of a task on one thread of a worker: the version of its numbers, and what came
-    of them."""
+    """Make the runs of a task on one thread of a worker; return the version of its numbers, and
+    what came of them."""
     batch = task.start(1)
     done = Done()
     while True:
@@ -137,7 +137,7 @@ class Cluster:
         self._none = 0
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
-        """What ends, as it does; as many tasks are ahead as keep the workers busy, also where a
+        """Yield runs as they end; as many tasks are ahead as keep the workers busy, also where a
         message takes long."""
         batches = Batches(tasks)
         under_way: dict[Any, Task] = {}
@@ -164,7 +164,7 @@ class Cluster:
                     self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
 
     def _begun(self, under_way: dict[Any, Task], batches: Batches) -> Generator[Done]:
-        """What workers have begun when the study is stopped, and end within the time of a batch.
+        """Yield what workers have begun when the study is stopped, and end within a batch's time.
 
         Each works on as many batches as it has threads, the first of those it was given; the
         others are taken back.
@@ -194,8 +194,8 @@ class Cluster:
             time.sleep(POLL_S)
 
     def threads(self) -> int:
-        """Threads of all workers, as the scheduler lately said. Raises `ScenarioError` for a worker
-        without forebay: it would die of each task, as if the runs were the reason."""
+        """Return the threads of all workers, as the scheduler lately said. Raises `ScenarioError`
+        for a worker without forebay: it would die of each task, as if the runs were the reason."""
         now_s = time.monotonic()
         if now_s - self._asked_s >= ASK_S and self.client.status == "running":
             # One that has just died counts no worker; its status soon says so.
@@ -219,8 +219,8 @@ class Cluster:
         return sum(self._workers.values())
 
     def _done(self, under_way: dict[Any, Task], batches: Batches) -> Done:
-        """What came of tasks that have ended. Those that a lost scheduler has forgotten wait once
-        more, as do parts of those that killed their workers."""
+        """Return what came of tasks that have ended. Those that a lost scheduler has forgotten wait
+        once more, as do parts of those that killed their workers."""
         from distributed import KilledWorker
 
         finished = [future for future in under_way if future.status == "finished"]
@@ -255,7 +255,8 @@ class Cluster:
         return done
 
     def _outcomes(self, finished: list[Any]) -> dict[Any, Any]:
-        """What they have returned; less of those that are lost, and will be done once more."""
+        """Return what tasks have returned, without those that are lost and will be done once
+        more."""
         try:
             # All together: one after another, each would wait for messages to and fro.
             results = self.client.gather(finished)  # type: ignore[no-untyped-call]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What a run has left beside its numbers, for a folder of its own; it can be pickled.
+    """Files and programs' ends of a run, for a folder of its own; it can be pickled.
 
     remarks: what its programs did that a reader must know of.
     """
@@ -48,7 +48,7 @@ class RunOutputs:
 
     @staticmethod
     def read(name: str, extras: Extras, remarks: Iterable[str]) -> RunOutputs:
-        """Reads what an engine keeps only until its runs are dropped."""
+        """Read what an engine keeps only until its runs are dropped."""
         programs, files = [], {}
         of_programs = {program.output for program in extras.programs}
         for number, program in enumerate(extras.programs):
@@ -64,7 +64,7 @@ class RunOutputs:
 
 @dataclass
 class Done:
-    """What came of some runs: rows for the store, and what they left.
+    """Outcome of some runs: rows for the store, and files.
 
     ended: how many runs. stopped: why no more can be made here, where a cluster has failed.
     """
@@ -97,12 +97,12 @@ class Task:
     limit_s: float | None = None
 
     def split(self, most: int) -> Iterator[Task]:
-        """The same in tasks of at most so many runs."""
+        """Yield the runs in tasks of at most so many."""
         for first in range(0, len(self.runs), most):
             yield self.only(self.runs[first : first + most])
 
     def only(self, runs: list[tuple[int, int, int]]) -> Task:
-        """Some of its runs, and of its points those that they need."""
+        """Return a task of some runs, with the points that they need."""
         used = sorted({point for point, _, _ in runs})
         place = {point: index for index, point in enumerate(used)}
         needed = {(point, law) for point, law, _ in runs}
@@ -117,21 +117,21 @@ class Task:
         )
 
     def start(self, threads: int) -> RunningBatch:
-        """Starts the runs."""
+        """Start the runs."""
         seeds = max(seed for _, _, seed in self.runs)
         plan = self.source.plan(self.points, self.gains, seeds)
         planned, only = self.source.planned(plan), set(self.runs)
         return self.source.engine.start(planned, threads, samples=False, only=only)
 
     def lost(self, why: str) -> list[dict[str, Any]]:
-        """Rows of its runs where all of them failed."""
+        """Return the rows of its runs where all of them failed."""
         return [
             row for point, law, seed in self.runs for row in self.laws[point, law].fault(seed, why)
         ]
 
     def taken(self, batch: RunningBatch) -> Done:
-        """What has ended of it since the last call. A run that is remarked on has failed, but where
-        the remark is of its programs: those are what the study is about."""
+        """Return what has ended since the last call. A run that is remarked on has failed, but
+        where the remark is of its programs: those are what the study is about."""
         runs, faults = batch.take()
         done = Done(ended=len(runs) + len(faults))
         remarks, extras = (batch.remarks, batch.extras) if done.ended else ({}, {})
@@ -152,14 +152,14 @@ class Task:
 
 
 class Threads:
-    """What needs nothing: one batch after another, the next before the last has ended,
-    so that no thread waits."""
+    """Threads of this process, which make one batch after another; the next begins before the last
+    has ended, so that no thread waits."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
-        """What ends, as it does, and now and then nothing, so that the caller can look about.
+        """Yield runs as they end, and now and then nothing, so that the caller can look about.
 
         No further task is begun once `stop` says so; what is under way is then given up.
         """
@@ -211,15 +211,15 @@ LEFT = [PROGRAMS, "program-*.txt", "bottleneck.*"]
 
 
 class Workers(Protocol):
-    """Where runs are made: threads, or a cluster."""
+    """A place that makes runs: threads, or a cluster."""
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
-        """What ends, as it does."""
+        """Yield runs as they end."""
 
 
 @dataclass
 class StudyProgress:
-    """What a call has done. Counts are of runs."""
+    """State of a call that makes runs. Counts are of runs."""
 
     wanted: int = 0
     found: int = 0
@@ -240,7 +240,7 @@ class StudyProgress:
 
     @property
     def ended_early(self) -> str:
-        """Why it ended before all was made; empty where it did not."""
+        """The reason why it ended before all runs were made; empty if it did not."""
         if self.stopped:
             return self.stopped
         if self.interrupted:
@@ -264,7 +264,7 @@ class StudyProgress:
                 self.packets += row["forwarded_packets"]
 
     def progress(self, expected: int) -> Progress:
-        """How far it is, of so many runs."""
+        """Return the progress towards so many runs."""
         ended, all_of_them = self.found + self.made + self.failed, max(expected, 1)
         found = min(1.0, self.found / all_of_them)
         fraction = min(1.0, ended / all_of_them)
@@ -341,7 +341,7 @@ def make(
 
 
 def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
-    """Writes what each run has left as one folder, whole or not at all."""
+    """Write what each run has left as one folder, whole or not at all."""
     for one in outputs:
         told = {"programs": one.programs}
         publish(folder / one.name, {**one.files, PROGRAMS: told}, replaces=LEFT)
@@ -349,7 +349,7 @@ def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
 
 @again
 def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
-    """The runs of a store: config and seed."""
+    """Return config and seed of the runs in a store."""
     runs = store.scan().filter(pl.col("link") == 0)
     sound = runs.filter(pl.col("fault").is_null()) if but_failed else runs
     return sound.select("config", "seed").collect()

@@ -48,7 +48,7 @@ MEASURES: Mapping[str, Metric] = {
 
 
 def _measure(name: str, run: Run, point: PointInfo, law: int, window: Window | None) -> float:
-    """One measure of one run. Raises `ScenarioError`."""
+    """Return one measure of one run. Raises `ScenarioError`."""
     own_pkts = point.laws[law].target_pkts
     return _native.measure(
         name,
@@ -69,7 +69,8 @@ OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def one_way(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """F and p of a one-way analysis of variance; NaN where a group has fewer than two values."""
+    """Return F and p of a one-way analysis of variance; NaN where a group has fewer than two
+    values."""
     if min(map(len, groups)) < 2:
         return math.nan, math.nan
     from scipy import stats
@@ -86,14 +87,14 @@ class Measured:
         self.points = {name: _index(result, name, settings) for name, settings in points.items()}
 
     def law(self, label: str) -> int:
-        """Index of a law. Raises `ScenarioError`."""
+        """Return the index of a law. Raises `ScenarioError`."""
         laws = self.result.plan.laws
         if label not in laws:
             raise ScenarioError(f"law: found {label}, allowed: {', '.join(laws)}")
         return laws.index(label)
 
     def values(self, measure: str, law: str, point: str, window: Window | None) -> Floats:
-        """One value per seed, in their order; of no seed where the law has not run."""
+        """Return one value per seed, in their order; of no seed where the law has not run."""
         if point and point not in self.points:
             raise ScenarioError(f"point: found {point}, allowed: {', '.join(self.points)}")
         p, i = self.points[point] if point else 0, self.law(law)
@@ -102,7 +103,7 @@ class Measured:
         return np.array([_measure(measure, run, info, i, window) for run in runs])
 
     def anova(self, measure: str, law: str, window: Window | None) -> tuple[float, float]:
-        """F and p of a one-way analysis of variance of a measure over the points."""
+        """Return F and p of a one-way analysis of variance of a measure over the points."""
         i = self.law(law)
         return one_way(
             [
@@ -112,7 +113,7 @@ class Measured:
         )
 
     def evaluate(self, text: str, point: str, window: Window | None) -> Floats:
-        """The value of an expression, per seed; one value where it is over all seeds.
+        """Return the value of an expression, per seed; one value where it is over all seeds.
 
         Raises `ScenarioError`.
         """
@@ -123,7 +124,8 @@ class Measured:
         return np.atleast_1d(np.asarray(self._node(text, tree, point, window), dtype=float))
 
     def difference(self, text: str, point: str, window: Window | None) -> Floats:
-        """The difference b − a of a comparison a < b, per seed: it holds where this is positive."""
+        """Return the difference b − a of a comparison a < b, per seed: it holds where this is
+        positive."""
         tree = ast.parse(text, mode="eval").body
         if not isinstance(tree, ast.Compare) or not isinstance(tree.ops[0], ast.Lt | ast.Gt):
             raise ScenarioError(f"{text}: found no comparison, allowed: one with < or >")
@@ -156,7 +158,7 @@ class Measured:
 
 
 def _index(result: Result, name: str, settings: Mapping[str, Any]) -> int:
-    """Index of the point that a name stands for. Raises `ScenarioError`."""
+    """Return the index of the point that a name stands for. Raises `ScenarioError`."""
     for i, point in enumerate(result.plan.points):
         if all(point.settings.get(key) == value for key, value in settings.items()):
             return i
@@ -229,7 +231,7 @@ def plan_readings(
     sets: Mapping[str, Any] | None = None,
     engine: Engine = PACKETS,
 ) -> list[PlannedReplay]:
-    """Reads every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
+    """Read every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
     runs."""
     planned = []
     for one in paper.experiments:
@@ -257,12 +259,12 @@ def _reading(
 
 
 def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:
-    """By reading, of runs that are in the store; what is not there is made."""
+    """Return the results by reading; runs that the store lacks are made."""
     return {name: whole_result(reading, store) for name, reading in planned.readings.items()}
 
 
 def judge(paper: Paper, planned: PlannedReplay, of_reading: Mapping[str, Result]) -> list[Verdict]:
-    """A verdict for every claim of an experiment. Raises `ScenarioError`."""
+    """Return a verdict for every claim of an experiment. Raises `ScenarioError`."""
     one = planned.of
     measured = {name: Measured(result, one.points) for name, result in of_reading.items()}
     verdicts = []
@@ -282,7 +284,7 @@ def judge(paper: Paper, planned: PlannedReplay, of_reading: Mapping[str, Result]
 
 
 def count(verdicts: Sequence[Verdict]) -> str:
-    """How many claims got which verdict, in words."""
+    """Return how many claims got which verdict, in words."""
     counts = Counter(verdict.verdict for verdict in verdicts)
     kinds = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED)
     return ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind])
@@ -366,7 +368,7 @@ class Replay:
         threads: int | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
     ) -> Iterator[ReplayedPaper]:
-        """Makes the runs that `store` does not have, and judges paper after paper.
+        """Make the runs that `store` does not have, and judge paper after paper.
 
         Raises `execution.RunFailedError`; what had finished is in the store, also after Ctrl-C.
         """
@@ -384,7 +386,7 @@ class Replay:
 
 
 def _longest(experiment: Experiment) -> float:
-    """Bits that its bottleneck can carry in its longest run."""
+    """Return the bits that its bottleneck can carry in its longest run."""
     return max(point.duration_s * point.links[0].rate_bps for point in experiment.plan.points)
 
 
@@ -395,7 +397,7 @@ def plan(
     experiments: Path | None = None,
     engine: str = engines.NAMES[0],
 ) -> Replay:
-    """Reads and checks what is to be replayed; arguments and errors as of `replay`.
+    """Read and check what is to be replayed; arguments and errors as of `replay`.
 
     experiments: the folder of the papers' experiments; Forebay's own if None.
     """
@@ -419,7 +421,7 @@ def replay(
     threads: int | None = None,
     engine: str = engines.NAMES[0],
 ) -> list[ReplayedPaper]:
-    """Runs a paper's experiments, and lays what it published beside what comes of them.
+    """Run a paper's experiments, and lay what it published beside what comes of them.
 
     paper: its name, such as "pd-red", or "all".
     seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.

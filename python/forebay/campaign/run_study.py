@@ -69,7 +69,7 @@ class Until:
 
 @dataclass(frozen=True)
 class Grown:
-    """What a call has done, and how many seeds each digest then has."""
+    """Outcome of `grow`, with the number of seeds that each digest then has."""
 
     made: StudyProgress
     seeds: int | Mapping[str, int]
@@ -89,7 +89,7 @@ def grow(
     retry: bool = False,
     folder: Path | None = None,
 ) -> Grown:
-    """Makes what is missing, and with `until` more seeds where they are needed, and only there.
+    """Make what is missing, and with `until` more seeds where they are needed, and only there.
     The rest is as of `make`."""
     start = time.monotonic()
     end = None if budget_s is None else start + budget_s
@@ -137,7 +137,7 @@ ROW_BYTES = 330
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study will take, before it is begun.
+    """Estimate of the runs, time and disk that a study will take, before it is begun.
 
     runs: how many there are; a law that the sweep leaves as it is may make them fewer.
 
@@ -166,12 +166,13 @@ class StudyEstimate:
         return self.points * self.design_s
 
     def elapsed_s(self, cores: int) -> float | None:
-        """Time for what is missing on so many cores, designs aside."""
+        """Return the time for what is missing on so many cores, designs aside."""
         return None if self.run_s is None else (self.runs - self.stored) * self.run_s / cores
 
 
 def estimate(points: Points, store: Store | None, threads: int) -> StudyEstimate:
-    """Looks at some points chosen at random (the same each time), and tries some runs of them."""
+    """Estimate a study from some points chosen at random (the same each time), and a trial of
+    them."""
     most = DESIGNED if points.gains.laws else LOOKED_AT
     chosen = random.Random(1).sample(range(len(points)), min(most, len(points)))
     # With the list of a study in its store nothing needs to be designed again.
@@ -216,7 +217,7 @@ def _row_bytes(store: Store) -> float:
 
 
 def _trial(points: Points, part: PointsPart, threads: int) -> float | None:
-    """Seconds of a core for a run: some are begun, and given up after a moment."""
+    """Return seconds of a core for a run: some are begun, and given up after a moment."""
     source, runs = points.source, len(part.plan.points) * len(points.laws)
     planned = source.planned(part.plan)
     every = {(p, i, 1) for p in range(len(part.plan.points)) for i in range(len(points.laws))}
@@ -240,7 +241,7 @@ def study(
     threads: int | None = None,
     engine: str = engines.NAMES[0],
 ) -> Study:
-    """The runs of a study; those that the store does not have are made.
+    """Return the runs of a study; those that the store does not have are made.
 
     scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
     as there; of a law in Python the contents of its file count, and not what that imports.

@@ -59,7 +59,7 @@ class Study:
 
     @property
     def most_seeds(self) -> int:
-        """How many seeds a law has at any point, at most."""
+        """The largest number of seeds that a law has at any point."""
         return self.seeds if isinstance(self.seeds, int) else max(self.seeds.values(), default=0)
 
     @property
@@ -69,17 +69,17 @@ class Study:
 
     @again
     def frame(self) -> pl.DataFrame:
-        """A row per run and link: point, law, each key that is varied in its base unit, seed,
-        link, the law's parameters as JSON, and every metric. The same whatever made it, in which
-        order, and how often it was stopped."""
+        """Return a row per run and link: point, law, each key that is varied in its base unit,
+        seed, link, the law's parameters as JSON, and every metric. The same whatever made it, in
+        which order, and how often it was stopped."""
         link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
         found = self._joined(["link_name", "parameters", *METRICS]).collect()
         return found.select("point", "law", *self.axes, "seed", link, "parameters", *METRICS)
 
     @again
     def traffic(self) -> pl.DataFrame:
-        """Who gets what: as `frame`, a row per run, link and traffic that crosses it, where several
-        do, with the traffic's label and every metric of it."""
+        """Return per-traffic results: as `frame`, a row per run, link and traffic that crosses it,
+        where several do, with the traffic's label and every metric of it."""
         plan = self.points.part(next(iter(self.points.parts()))).plan
         labels = dict(enumerate(traffic.label for traffic in plan.points[0].traffic))
         rows = self._joined(["link_name", "traffic"]).explode("traffic").collect()
@@ -96,8 +96,8 @@ class Study:
         return list(dict.fromkeys([*self.points.links, *sorted(found)]))
 
     def _joined(self, columns: list[str]) -> pl.LazyFrame:
-        """The list of the study with these columns of its sound runs, in the order of points, laws,
-        seeds and links."""
+        """Return the list of the study with these columns of its sound runs, in the order of
+        points, laws, seeds and links."""
         listed = self.listed.with_columns(self._law())
         if isinstance(self.seeds, int):
             listed = listed.with_columns(most=pl.lit(self.seeds, pl.UInt64))
@@ -117,8 +117,8 @@ class Study:
         )
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
-        """Every run that has ended, with the plan that its numbers are of; in the order of points,
-        laws and seeds."""
+        """Yield every run that has ended, with the plan that its numbers are of; in the order of
+        points, laws and seeds."""
         for which in self.points.parts():
             if self.partial and not self.points.gains.ready(which):
                 continue
@@ -127,7 +127,7 @@ class Study:
             yield from ((part.plan, found[key]) for key in sorted(found))
 
     def _runs_of(self, part: PointsPart) -> dict[Key, Run]:
-        """The runs of some points that have ended, by their numbers in that part."""
+        """Return the runs of some points that have ended, by their numbers in that part."""
         wanted = {
             (point - part.first, law, seed): config
             for point, law, config in part.configs.iter_rows()
@@ -140,14 +140,14 @@ class Study:
 
     @again
     def runs_made(self) -> int:
-        """How many runs at the points of the study have ended; one that is alike at several points
-        counts at each, as in `frame`."""
+        """Return the number of runs at the points of the study that have ended; one that is alike
+        at several points counts at each, as in `frame`."""
         first = self._joined([]).filter(pl.col("link") == 0)
         return int(first.select(pl.len()).collect().item())
 
     @again
     def failures(self) -> pl.DataFrame:
-        """A row per run that failed: point, law, seed, and why."""
+        """Return a row per run that failed: point, law, seed, and why."""
         runs = self.store.scan().filter(pl.col("fault").is_not_null())
         runs = runs.select("config", "seed", "fault")
         found = self.listed.with_columns(self._law()).lazy().join(runs, on="config")
@@ -155,13 +155,14 @@ class Study:
         return found.with_columns(pl.col("law").cast(pl.String)).collect()
 
     def _law(self) -> pl.Expr:
-        """The label of a law by its number; labels sort as the laws do."""
+        """Return the label of a law by its number; labels sort as the laws do."""
         labels = self.points.laws
         numbered = dict(enumerate(labels))
         return pl.col("law").replace_strict(numbered, return_dtype=pl.Enum(labels))
 
     def table(self, *metrics: str, axes: Sequence[str] = (), binned: bool = False) -> RunTable:
-        """Metrics of the bottleneck in every run, with the axes; those of `axes` are asked for.
+        """Return metrics of the bottleneck in every run, with the axes; those of `axes` are asked
+        for.
 
         binned: an axis with many values is cut into parts of equally many points. Raises
         `ScenarioError` for a metric or an axis that there is not.
@@ -173,7 +174,7 @@ class Study:
         return RunTable(rows.filter(pl.col("link") == 0))
 
     def check(self, metrics: Iterable[str], axes: Iterable[str] = ()) -> None:
-        """Refuses what is no metric, or no axis of the study. Raises `ScenarioError`."""
+        """Raise `ScenarioError` for what is no metric, or no axis of the study."""
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
@@ -183,14 +184,14 @@ class Study:
 
     @again
     def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:
-        """A metric of the bottleneck for each seed, averaged over the axes that are not named: law,
-        those axes, seed and the metric. Points at which it does not apply are left out. Raises
-        `ScenarioError`."""
+        """Return a metric of the bottleneck for each seed, averaged over the axes that are not
+        named: law, those axes, seed and the metric. Points at which it does not apply are left out.
+        Raises `ScenarioError`."""
         return self.table(metric, axes=axes, binned=binned).values(metric, *axes)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
-        """A metric of the bottleneck over some axes: law, those axes, mean, ci95 and seeds.
+        """Return a metric of the bottleneck over some axes: law, those axes, mean, ci95 and seeds.
 
         Over the other axes it is averaged for each seed, and the interval is Student's t over
         these averages; NaN for one seed. binned: as `table` has it. Raises `ScenarioError`.
@@ -199,7 +200,8 @@ class Study:
 
     @again
     def best(self, metric: str, *axes: str, more: bool) -> pl.DataFrame:
-        """The law with the best mean at each place of the axes, binned: see `RunTable.best`."""
+        """Return the law with the best mean at each place of the axes, binned: see
+        `RunTable.best`."""
         return self.table(metric, axes=axes, binned=True).best(metric, *axes, more=more)
 
     @property
@@ -215,8 +217,8 @@ class Study:
 
     @again
     def means(self, metrics: str | Sequence[str] = ()) -> dict[tuple[str, str], Cell]:
-        """Means by metric and law over the whole study, with their intervals over the seeds; of
-        what laws are compared by where no metric is named. Those without a value are left out.
+        """Return means by metric and law over the whole study, with their intervals over the seeds;
+        of what laws are compared by where no metric is named. Those without a value are left out.
         Raises `ScenarioError`."""
         chosen = quantities.listed(metrics) or COMPARED
         cells = self.table(*chosen).cell_of(chosen)
@@ -246,7 +248,7 @@ class Study:
 
     @property
     def plan(self) -> Plan | None:
-        """Of the points that are looked at one by one."""
+        """The plan of the points that are looked at one by one."""
         return self._looked_at.plan if self._looked_at else None
 
     @cached_property
@@ -266,7 +268,7 @@ class Study:
 
     @cached_property
     def warnings(self) -> list[tuple[str, str]]:
-        """What a reader must know of the means, as of `forebay run`: a sentence each, and a command
+        """Warnings about the means, as of `forebay run`: a sentence each, and a command
         that helps or "". Whether the queue still moved no study knows, which keeps no samples."""
         if self.plan is None:
             return []
@@ -284,8 +286,8 @@ class Study:
 
     @again
     def wide(self, metric: str, least: float, most: int) -> dict[str, int]:
-        """How many seeds each law at each point needs for an interval of `least` of its mean, at
-        most `most`; only those whose interval is too wide now.
+        """Return how many seeds each law at each point needs for an interval of `least` of its
+        mean, at most `most`; only those whose interval is too wide now.
 
         The interval shrinks as one over the root of the seeds; no more than twice as many are
         asked for at a time, since the deviation of few seeds is itself uncertain.
@@ -311,7 +313,7 @@ class Study:
         return needed
 
     def plot(self, metric: str, x: str, y: str | None = None) -> Plot:
-        """A map of a metric over two axes, or over one of them a curve with its interval.
+        """Draw a map of a metric over two axes, or over one of them a curve with its interval.
 
         Raises `ScenarioError` for a metric or an axis that there is not, and for a metric that no
         run has a value of.
@@ -333,7 +335,7 @@ class Study:
         return to_pandas(self.frame())
 
     def __str__(self) -> str:
-        """The table that `forebay study` prints."""
+        """Return the table that `forebay study` prints."""
         from forebay._base.terminal_table import printed
         from forebay.campaign import study_files as files
 
@@ -367,7 +369,7 @@ class Effect:
 
 
 def effects(study: Study, metric: str) -> list[Effect]:
-    """Of each axis under each law, of means over the seeds.
+    """Return the effect of each axis under each law, of means over the seeds.
 
     A whole grid has them exactly (Sobol 2001, with equal weights for its values); from a sample
     the first one is estimated by SALib's RBD-FAST (Tarantola et al. 2006), and for a list that is

@@ -39,7 +39,7 @@ MOST_ROWS = 24
 
 
 def laws_table(study: Study, metrics: Sequence[str] = ()) -> Table:
-    """Means over the whole study: see `Study.means`."""
+    """Return the means over the whole study: see `Study.means`."""
     means = study.means(metrics)
     shown = [METRICS[name] for name in dict.fromkeys(name for name, _ in means)]
     return Table(
@@ -52,7 +52,7 @@ def laws_table(study: Study, metrics: Sequence[str] = ()) -> Table:
 
 
 def size(study: Study) -> str:
-    """How much there is of it: "16 points under 2 laws, 96 runs"."""
+    """Return the size of a study: "16 points under 2 laws, 96 runs"."""
     runs = study.runs_made()
     laws = len(study.points.laws)
     return (
@@ -62,7 +62,7 @@ def size(study: Study) -> str:
 
 
 def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
-    """Prints the table."""
+    """Print the table."""
     console.print(Text(study.points.title, style="bold"))
     console.print(size(study))
     table = laws_table(study, metrics)
@@ -77,7 +77,8 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
 
 
 def gains_table(study: Study) -> Table | None:
-    """The numbers that laws have got at the first points; None where none asks for a design."""
+    """Return the numbers that laws have got at the first points; None where none asks for a
+    design."""
     designed = study.points.gains.laws
     if not designed:
         return None
@@ -101,7 +102,7 @@ TRAFFIC = "traffic.parquet"
 
 
 def former_seeds(out: Path) -> int:
-    """How many seeds the laws of a former result have; 0 where there is none."""
+    """Return the number of seeds of a former result; 0 if there is none."""
     try:
         return int(json.loads((out / FACTS).read_bytes())["seeds"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -117,7 +118,7 @@ def write(
     partial: bool = False,
     report: bool = True,
 ) -> list[Path]:
-    """Writes them into `out`, and returns what a reader looks at. metrics: those of the page."""
+    """Write the files into `out`, and return what a reader looks at. metrics: those of the page."""
     frame = study.frame()
     contents = io.BytesIO()
     frame.write_parquet(contents)

@@ -37,7 +37,7 @@ SCALES = {"s": ("ms", 1e3), "bit/s": ("Mbit/s", 1e-6)}
 
 
 def axis_title(study: Study, key: str) -> str:
-    """An axis with its unit."""
+    """Return an axis with its unit."""
     unit = study.points.unit(key)
     shown = SCALES.get(unit, (unit, 1.0))[0]
     return f"{key} [{shown}]" if shown else key
@@ -50,7 +50,7 @@ def _texts(study: Study, key: str, values: pl.Series) -> list[str]:
 
 @styled
 def heat(study: Study, metric: str, x: str, y: str) -> Plot:
-    """A map for each law; over the other axes it shows the mean."""
+    """Draw a map for each law; over the other axes it shows the mean."""
     cells = study.cells(metric, x, y, binned=True)
     xs, ys = cells[x].unique().sort(), cells[y].unique().sort()
     laws, scale = study.points.laws, METRICS[metric].scale
@@ -75,7 +75,7 @@ def heat(study: Study, metric: str, x: str, y: str) -> Plot:
 
 @styled
 def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot:
-    """The law with the best mean at each place; hatched where that may be chance."""
+    """Draw the law with the best mean at each place; hatched where that may be chance."""
     found = study.best(metric, x, y, more=largest)
     xs, ys = found[x].unique().sort(), found[y].unique().sort()
     laws = study.points.laws
@@ -108,7 +108,8 @@ def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot
 
 @styled
 def response(study: Study, metric: str, keys: list[str] | None = None) -> Plot:
-    """A panel for each axis: the mean over all others, with its 95 % interval over the seeds."""
+    """Draw a panel for each axis: the mean over all others, with its 95 % interval over the
+    seeds."""
     keys = keys or study.axes
     columns = min(3, len(keys))
     figure, panels = parts.small_multiples(len(keys), 3, 3.4 * columns + 1.2, 2.7, more=0)
@@ -154,7 +155,7 @@ def _curves(study: Study, axes: Axes, metric: str, key: str) -> None:
 
 @styled
 def parallel(study: Study, metric: str) -> Plot:
-    """A line for each point, averaged over laws and seeds, across its axes to the metric."""
+    """Draw a line for each point, averaged over laws and seeds, across its axes to the metric."""
     keys = study.axes
     table = (
         study.cells(metric, *keys).group_by(keys, maintain_order=True).agg(pl.col("mean").mean())
@@ -204,7 +205,8 @@ MOST_PAIRS = 6
 
 
 def traffic_table(study: Study) -> Table:
-    """Who gets what of the bottleneck, over all points: a row for each law and traffic."""
+    """Return per-traffic results of the bottleneck, over all points: a row for each law and
+    traffic."""
     rows = study.traffic().filter(pl.col("link") == study.points.links[0])
     metrics = [metric for metric in TRAFFIC_METRICS.values() if rows[metric.name].is_finite().any()]
     cells = RunTable(rows).cell_of([metric.name for metric in metrics], "traffic")
@@ -227,8 +229,8 @@ def traffic_table(study: Study) -> Table:
 
 
 def told(study: Study) -> list[str]:
-    """What a report answers first, with the set-points of the points that are looked at one by
-    one."""
+    """Return what a report answers first, with the set-points of the points that are looked at one
+    by one."""
     shared = study.traffic()
     bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
     greedy = answers.greedy(study.plan) if study.plan else pl.lit(False)

@@ -65,7 +65,8 @@ class PointGains:
         self.kept = kept if self.laws else None
 
     def of_trial(self) -> list[Gains]:
-        """Numbers for the rows of the trial: of the first one that asks, since no run has them."""
+        """Return the numbers for the rows of the trial: of the first one that asks, since no run
+        has them."""
         first: dict[int, list[tuple[str, Parameter]]] = {}
         for request in (request for asked in self._trial for request in asked):
             if request.law not in first:
@@ -76,7 +77,7 @@ class PointGains:
         return gains
 
     def of_point(self, index: int) -> Gains:
-        """Those of a point by its number. Raises `ScenarioError`."""
+        """Return the numbers of a point by its index. Raises `ScenarioError`."""
         if not self.laws:
             return []
         if index not in self._made:
@@ -85,7 +86,7 @@ class PointGains:
         return self._made[index]
 
     def ready(self, which: Sequence[int]) -> bool:
-        """Whether these points need no more designs."""
+        """Return True if these points need no more designs."""
         kept = self.kept
         return not self.laws or all(
             index in self._made
@@ -115,7 +116,7 @@ def _digest(request: GainsRequest) -> str:
 
 @dataclass(frozen=True)
 class StudySource:
-    """What a study is of: a scenario with what was chosen on top of it. It can be pickled, and
+    """A scenario with what was chosen on top of it. It can be pickled, and
     another machine makes the same runs of it."""
 
     name: str
@@ -129,7 +130,7 @@ class StudySource:
     version: str = ""
 
     def plan(self, rows: Sequence[Row], gains: Sequence[Gains], seeds: int | None) -> Plan:
-        """The plan of these points, with the numbers of laws that ask for them. Raises
+        """Return the plan of these points, with the numbers of laws that ask for them. Raises
         `ScenarioError`."""
         return _native.plan(
             self.text,
@@ -144,8 +145,8 @@ class StudySource:
         )
 
     def planned(self, plan: Plan) -> experiment.Experiment:
-        """A plan of some points, for the engine. Raises `ScenarioError` where a worker has another
-        version of it."""
+        """Return the experiment of a plan, for the engine. Raises `ScenarioError` where a worker
+        has another version of it."""
         if (here := self.engine.version()) != self.version:
             raise ScenarioError(
                 f"--engine: found {self.engine.name} of version {here}, allowed: {self.version}, "
@@ -228,8 +229,8 @@ class Points:
         return len(self.sweep)
 
     def _trial(self) -> list[Row]:
-        """The first point, and others with each word of the sweep, such as a file or a sender: a
-        number that suits no link is told when its point is read."""
+        """Return the first point, and others with each word of the sweep, such as a file or a
+        sender: a number that suits no link is told when its point is read."""
         first = self.sweep.row(0)
         rows, place = [first], 0
         for line, values in self.sweep.lists:
@@ -240,7 +241,7 @@ class Points:
 
     @property
     def keys(self) -> list[str]:
-        """What a point sets, in the order of its row."""
+        """The keys that a point sets, in the order of its row."""
         return self.sweep.keys
 
     @property
@@ -255,7 +256,7 @@ class Points:
 
     @cached_property
     def digest(self) -> str:
-        """What the study is of; its seeds aside."""
+        """Hash of all that the runs depend on, their seeds aside."""
         sets = [f"{key}={value}" for key, value in self.source.sets]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
         whole = [self.text, sets, laws, self._prototypes, *self.made.told]
@@ -266,13 +267,13 @@ class Points:
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:
-        """The numbers of the points in their order, some at a time."""
+        """Yield the numbers of the points in their order, some at a time."""
         step = DESIGNED if self.gains.laws else PART
         for first in range(0, len(self), step):
             yield range(first, min(first + step, len(self)))
 
     def part(self, which: Sequence[int]) -> PointsPart:
-        """These points; their numbers in the part go up from that of the first."""
+        """Return these points; their numbers in the part go up from that of the first."""
         at, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
         return PointsPart(which[0], at, gains, self.sweep.plan(at, gains), self.made)
 
@@ -323,7 +324,7 @@ class Points:
         return pl.DataFrame(columns)
 
     def unit(self, key: str) -> str:
-        """The base unit of what a key is set to; empty for a number or a text."""
+        """Return the base unit of what a key is set to; empty for a number or a text."""
         found = quantities.read(self.sweep.row(0)[self.keys.index(key)])
         return found[1] if found else ""
 
@@ -333,7 +334,7 @@ def _is_word(value: object) -> bool:
 
 
 def _column(values: Sequence[object]) -> pl.Series:
-    """Quantities in their base unit; as text where they are not all of one kind."""
+    """Return quantities in their base unit; as text where they are not all of one kind."""
     found = [quantities.read(value) for value in values]
     known = [one for one in found if one is not None]
     if len(known) == len(values) and len({base for _, base in known}) == 1:

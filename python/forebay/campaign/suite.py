@@ -127,7 +127,7 @@ class Suite:
         return self.made < self.wanted
 
     def whole(self) -> list[Case]:
-        """Cases that every law has finished with every seed: averages are over them."""
+        """Return the cases that every law has finished with every seed: averages are over them."""
         wanted = set(self.seeds)
         return [
             case
@@ -136,7 +136,7 @@ class Suite:
         ]
 
     def sections(self) -> dict[str, list[Case]]:
-        """Cases by the first figure of their scenario's name: the section of the RFC."""
+        """Return the cases by the first figure of their scenario's name: the section of the RFC."""
         found: dict[str, list[Case]] = {}
         for case in self.cases:
             found.setdefault(case.scenario.partition("-")[0], []).append(case)
@@ -153,19 +153,19 @@ class Suite:
         return self.table.cell_of(SUITE_METRICS)
 
     def average(self, law: str, metric: str) -> Cell:
-        """The mean over the whole cases that the metric applies to, with its interval over the
-        seeds. Raises `ScenarioError` for what is no metric of a suite."""
+        """Return the mean over the whole cases that the metric applies to, with its interval over
+        the seeds. Raises `ScenarioError` for what is no metric of a suite."""
         check_metrics([metric], SUITE_METRICS)
         return self._averages.get((metric, law), EMPTY)
 
     def best(self, metric: str, laws: Sequence[str]) -> Best | None:
-        """The best of some laws over the whole cases; None where no case has the metric. Raises
-        `ScenarioError` for what is no metric of a suite."""
+        """Return the best of some laws over the whole cases; None where no case has the metric.
+        Raises `ScenarioError` for what is no metric of a suite."""
         check_metrics([metric], SUITE_METRICS)
         return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
 
     def lines(self) -> list[dict[str, Any]]:
-        """A table per law and case, for JSON."""
+        """Return a table per law and case, for JSON."""
         return [
             {
                 "law": law,
@@ -184,7 +184,7 @@ class Suite:
 
 
 def cases_of(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
-    """The cases of one scenario, from its finished runs."""
+    """Return the cases of one scenario, from its finished runs."""
     plan = scenario.experiment.plan
     found = []
     for index, point in enumerate(plan.points):
@@ -212,7 +212,7 @@ def cases_of(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
 
 
 def _seconds(point: PointInfo, runs: Sequence[Run]) -> Seconds:
-    """Means over whole seconds of the measurement."""
+    """Return means over whole seconds of the measurement."""
     start, end = point.measure_s
     rows = max(1, round(1 / point.sample_s))
     delays, rates = [], []
@@ -260,7 +260,7 @@ class Advice:
 
 
 def advice(suite: Suite) -> list[Advice]:
-    """For each need the best law over all cases, by averages over seeds."""
+    """Return for each need the best law over all cases, by averages over seeds."""
     found = []
     for need, metric in NEEDS:
         waits = metric == "delay_p95_s"
@@ -279,7 +279,8 @@ def advice(suite: Suite) -> list[Advice]:
 
 
 def in_words(suite: Suite, metric: str, best: Best) -> str:
-    """The best law with its average, the laws over which its lead may be chance, and the next."""
+    """Return the best law with its average, the laws over which its lead may be chance, and the
+    next."""
     text = f"{best.law} ({written(suite, metric, best.law)})"
     if len(suite.seeds) < 2:
         return f"{text}; one seed, so any difference may be chance"
@@ -291,7 +292,7 @@ def in_words(suite: Suite, metric: str, best: Best) -> str:
 
 
 def unbeaten(suite: Suite) -> list[str]:
-    """Laws that no other beats in both the 95th percentile of the delay and the goodput, by
+    """Return laws that no other beats in both the 95th percentile of the delay and the goodput, by
     delay."""
     found: list[str] = []
     most = -math.inf
@@ -305,13 +306,13 @@ def unbeaten(suite: Suite) -> list[str]:
 
 
 def _busy(suite: Suite) -> list[str]:
-    """Laws under which the link carries enough."""
+    """Return laws under which the link carries enough."""
     goodput = {law: suite.average(law, "goodput_bps").mean for law in suite.laws}
     return [law for law in suite.laws if goodput[law] >= ENOUGH * max(goodput.values())]
 
 
 def written(suite: Suite, metric: str, law: str) -> str:
-    """An average with its interval and unit."""
+    """Return an average with its interval and unit."""
     cell, of = suite.average(law, metric), METRICS[metric]
     text = with_interval(of.scale * cell.mean, of.scale * cell.half_width)
     return f"{text} {of.unit}".strip()
@@ -342,8 +343,8 @@ class PlannedSuite:
         watch: Callable[[Progress], None] | None = None,
         store: Store | None = None,
     ) -> Suite:
-        """Makes the runs that `store` does not have, scenario after scenario. Ctrl-C, and a run
-        that fails, stop the others; what had finished by then is in the answer."""
+        """Make the runs that `store` does not have, scenario after scenario. Ctrl-C, and a run
+        that fails, stop the others; what had finished by then is in the result."""
         plan, start_s = self.scenarios[0].experiment.plan, time.monotonic()
         experiments = [each.experiment for each in self.scenarios]
         suite = Suite(
@@ -379,7 +380,7 @@ def planned(
     sets: Sets = (),
     engine: str = engines.NAMES[0],
 ) -> PlannedSuite:
-    """Reads and checks a suite; arguments and errors as of `suite`."""
+    """Read and check a suite; arguments and errors as of `suite`."""
     settings = scenarios.find(name)
     laws = quantities.listed(laws)
     chosen = list(registries.laws()) if laws == [ALL] else laws or settings.laws
@@ -400,7 +401,7 @@ def suite(
     sets: Sets = (),
     engine: str = engines.NAMES[0],
 ) -> Suite:
-    """Runs every scenario of a suite under every law, and returns its cases and averages.
+    """Run every scenario of a suite under every law, and return its cases and averages.
 
     name: a suite, such as "rfc7928".
     laws: one or several names of laws, "all", "FILE.py:CLASS", or classes like

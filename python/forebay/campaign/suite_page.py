@@ -105,7 +105,7 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class About:
-    """What was run, for the reader."""
+    """The suite, its link and its command, for the reader."""
 
     settings: Settings
     link: Link
@@ -113,20 +113,20 @@ class About:
 
 
 def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
-    """A row per law: averages over the cases."""
+    """Return a row per law: averages over the cases."""
     shown = [name for name in metrics if any(case.applies(name) for case in suite.whole())]
     return _table("law", shown, [(law, partial(suite.average, law)) for law in suite.laws])
 
 
 def of_case(case: Case, laws: Sequence[str]) -> Table:
-    """A row per law."""
+    """Return a row per law."""
     shown = [name for name in SUITE_METRICS if case.applies(name)]
     rows = [(law, partial(case.cell, law)) for law in laws if law in case.runs]
     return _table("law", shown, rows)
 
 
 def score_sheet(suite: Suite, law: str) -> Table:
-    """A row per case."""
+    """Return a row per case."""
     rows = [(case.heading, partial(case.cell, law)) for case in suite.cases if law in case.runs]
     return _table("scenario", SUITE_METRICS, rows)
 
@@ -134,7 +134,7 @@ def score_sheet(suite: Suite, law: str) -> Table:
 def _table(
     head: str, metrics: Sequence[str], rows: Sequence[tuple[str, Callable[[str], Cell]]]
 ) -> Table:
-    """A row for each name, with the cells of these metrics."""
+    """Return a row for each name, with the cells of these metrics."""
     return Table(
         [head, *(METRICS[name].heading for name in metrics)],
         [[row, *(mean_text(cell(name), METRICS[name]) for name in metrics)] for row, cell in rows],
@@ -142,7 +142,7 @@ def _table(
 
 
 def write_numbers(suite: Suite, about: About, out: Path) -> None:
-    """Writes metrics.json, before anything is drawn; a former report goes."""
+    """Write metrics.json, before anything is drawn; a former report goes."""
     numbers = {
         "forebay": __version__,
         "title": about.settings.title,
@@ -157,7 +157,7 @@ def write_numbers(suite: Suite, about: About, out: Path) -> None:
 def write(
     suite: Suite, about: About, out: Path, watch: Callable[[Progress], None] | None = None
 ) -> Path:
-    """Writes report.html and its figures; returns where the report is. `watch` hears of the
+    """Write report.html and its figures; return where the report is. `watch` hears of the
     progress."""
     over = [
         PageFigure(
@@ -195,7 +195,7 @@ def write(
 
 
 def markdown(suite: Suite, about: About) -> str:
-    """The page for docs/."""
+    """Return the page for docs/."""
     whole = {id(case) for case in suite.whole()}
     sections = [
         (

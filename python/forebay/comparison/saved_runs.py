@@ -264,14 +264,14 @@ def _remarks(of_files: Sequence[Sequence[str]]) -> list[str]:
 
 
 def jain(flows_bps: Sequence[float]) -> float | None:
-    """Jain's index; None without flows."""
+    """Return Jain's index; None without flows."""
     squares = sum(flow**2 for flow in flows_bps)
     return sum(flows_bps) ** 2 / (len(flows_bps) * squares) if squares else None
 
 
 def _place(settings: Mapping[str, object], label: str) -> str:
-    """What a point sets, in base units: the same for the same point. One that sets nothing, as a
-    direction of a link, goes by its label."""
+    """Return what a point sets, in base units: the same for the same point. One that sets nothing,
+    as a direction of a link, goes by its label."""
     texts = []
     for key, value in settings.items():
         known = quantities.read(value)
@@ -301,7 +301,8 @@ class KeptRuns:
     @property
     def schema(self) -> pl.Schema:
         """Every column, with `seed` between the cell and the values."""
-        return pl.Schema({**self.cell, "seed": pl.Int64, **dict.fromkeys(self.values, pl.Float64)})
+        columns: dict[str, type[pl.DataType]] = {**self.cell, "seed": pl.Int64}
+        return pl.Schema(columns | dict.fromkeys(self.values, pl.Float64))
 
     def read(self) -> pl.DataFrame:
         """Return the runs; none where there is no file."""

@@ -228,7 +228,7 @@ class ValidatedScenario:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """What the runs of each are called."""
+        """The names of the runs of each."""
         tested, reference = (SIDES.get(name, name) for name in self.engines)
         return tested, reference
 
@@ -245,7 +245,7 @@ class ValidatedScenario:
 
     @property
     def metrics(self) -> list[str]:
-        """Those worth a column."""
+        """The metrics worth a column."""
         every = [one for row in self.rows for side in row.sides for one in side.metrics]
         return [
             name
@@ -355,8 +355,7 @@ Watching = Callable[[str], AbstractContextManager["Callable[[Progress], None] | 
 
 @dataclass
 class Validation:
-    """What came of it: a comparison for each scenario and each engine beside the reference, of the
-    scenarios whose runs had finished."""
+    """A comparison for each engine and the reference, of each scenario whose runs had finished."""
 
     #: What the runs of the reference are called.
     reference: str
