@@ -355,27 +355,30 @@ def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
     return sound.select("config", "seed").collect()
 
 
+@dataclass
 class Tasks:
     """The tasks of a study, made when somebody asks for the next; each run is in one task, also
     where a law is the same at many points."""
 
-    def __init__(
-        self,
-        points: Points,
-        before: pl.DataFrame,
-        seeds: int | Mapping[str, int],
-        done: StudyProgress,
-        limit_s: float | None,
-        known: pl.DataFrame | None,
-        save: Callable[[pl.DataFrame], None],
-    ) -> None:
-        self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
-        self.before = before
-        self.known, self.save = known, save
-        self.seen: set[str] = set()
-        self.ended = False
-        #: how many runs there are: a guess until all points have been read
-        self.expected = points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+    points: Points
+    #: runs that the store has: config and seed
+    before: pl.DataFrame
+    seeds: int | Mapping[str, int]
+    done: StudyProgress
+    limit_s: float | None
+    #: the list of the study, if the store has it; what saves it otherwise
+    known: pl.DataFrame | None
+    save: Callable[[pl.DataFrame], None]
+    seen: set[str] = field(default_factory=set)
+    ended: bool = False
+    #: how many runs there are: a guess until all points have been read
+    expected: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        seeds = self.seeds
+        self.expected = (
+            self.points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+        )
 
     def __iter__(self) -> Iterator[Task]:
         counted, listed = 0, []

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,29 +98,20 @@ def grow(
     def left_s() -> float | None:
         return None if end is None else max(0.0, end - time.monotonic())
 
-    made = make(
-        points, store, workers, seeds=points.seeds, watch=watch, budget_s=left_s(),
-        limit_s=limit_s, retry=retry, folder=folder,
-    )  # fmt: skip
+    go_on = partial(make, points, store, workers, watch=watch, limit_s=limit_s, folder=folder)
+    made = go_on(seeds=points.seeds, budget_s=left_s(), retry=retry)
     if until is None or made.ended_early:
         return Grown(made, points.seeds)
     configs = points.list_runs(store)["config"].unique()
     seeds: dict[str, int] = dict.fromkeys(sorted(configs), points.seeds)
     while made.whole and not made.ended_early:
-        more: dict[str, int] = {}
+        study, former = Study(points, store, seeds), seeds
         for metric in until.metrics:
-            for config, count in (
-                Study(points, store, seeds).wide(metric, until.share, until.most).items()
-            ):
-                if count > seeds[config]:
-                    more[config] = max(more.get(config, 0), count)
-        if not more:
+            needed = study.wide(metric, until.share, until.most)
+            seeds = seeds | {it: max(seeds[it], count) for it, count in needed.items()}
+        if seeds == former:
             break
-        seeds |= more
-        made = make(
-            points, store, workers, seeds=seeds, watch=watch, budget_s=left_s(),
-            limit_s=limit_s, made=made, folder=folder,
-        )  # fmt: skip
+        made = go_on(seeds=seeds, budget_s=left_s(), made=made)
     # What this call has made for the first seeds is in the store for the next.
     made.found = max(0, made.wanted - made.made - made.failed) if made.whole else made.found
     made.elapsed_s = time.monotonic() - start

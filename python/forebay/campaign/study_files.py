@@ -22,10 +22,10 @@ from forebay.report import terminal
 from forebay.report.tables import (
     DIFFERENCES_NOTE,
     Table,
+    cells_table,
     differences_frame,
     differences_table,
     latex,
-    mean_text,
 )
 
 if TYPE_CHECKING:
@@ -41,13 +41,11 @@ MOST_ROWS = 24
 def laws_table(study: Study, metrics: Sequence[str] = ()) -> Table:
     """Return the means over the whole study: see `Study.means`."""
     means = study.means(metrics)
-    shown = [METRICS[name] for name in dict.fromkeys(name for name, _ in means)]
-    return Table(
-        ["Law", *(metric.heading for metric in shown)],
-        [
-            [law, *(mean_text(means.get((metric.name, law), EMPTY), metric) for metric in shown)]
-            for law in study.points.laws
-        ],
+    metrics = dict.fromkeys(METRICS[name] for name, _ in means)
+    return cells_table(
+        ["Law"],
+        metrics,
+        [([law], lambda name, law=law: means.get((name, law), EMPTY)) for law in study.points.laws],
     )
 
 

@@ -23,7 +23,7 @@ from forebay.report import answers, parts
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.report import Differences
 from forebay.report.style import COLOURS, DASHES, MARKERS
-from forebay.report.tables import DIFFERENCES_NOTE, Table, mean_text
+from forebay.report.tables import DIFFERENCES_NOTE, Table, cells_table
 from forebay.report.templates import html as page_html
 
 if TYPE_CHECKING:
@@ -211,20 +211,13 @@ def traffic_table(study: Study) -> Table:
     metrics = [metric for metric in TRAFFIC_METRICS.values() if rows[metric.name].is_finite().any()]
     cells = RunTable(rows).cell_of([metric.name for metric in metrics], "traffic")
     places = rows.select("law", "traffic").unique(maintain_order=True).sort("law", "traffic")
-    return Table(
-        ["Law", "Traffic", *(metric.heading for metric in metrics)],
+    return cells_table(
+        ["Law", "Traffic"],
+        metrics,
         [
-            [
-                law,
-                label,
-                *(
-                    mean_text(cells.get((metric.name, law, label), EMPTY), metric)
-                    for metric in metrics
-                ),
-            ]
-            for law, label in places.iter_rows()
+            (place, lambda name, place=place: cells.get((name, *place), EMPTY))
+            for place in places.iter_rows()
         ],
-        keys=2,
     )
 
 

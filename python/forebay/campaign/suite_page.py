@@ -23,7 +23,7 @@ from forebay.campaign.suite_scenarios import designs
 from forebay.report import parts, result_files, style
 from forebay.report.page_figures import FIGURES, PageFigure, render_all
 from forebay.report.plot import Plot, one_panel, styled
-from forebay.report.tables import Table, mean_text
+from forebay.report.tables import Table, cells_table
 from forebay.report.templates import html
 from forebay.report.templates import markdown as page_markdown
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from forebay.campaign.suite import Case, Seconds, Suite
     from forebay.campaign.suite_scenarios import Link, Settings
-    from forebay.experiment.table import Cell
 
 DELAY, TAIL, GOODPUT = (METRICS[name] for name in ("delay_mean_s", "delay_p95_s", "goodput_bps"))
 #: Laws of one column of the legend.
@@ -114,31 +113,23 @@ class About:
 
 def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
     """Return a row per law: averages over the cases."""
-    shown = [name for name in metrics if any(case.applies(name) for case in suite.whole())]
-    return _table("law", shown, [(law, partial(suite.average, law)) for law in suite.laws])
+    valued = [METRICS[name] for name in metrics if any(it.applies(name) for it in suite.whole())]
+    return cells_table(
+        ["law"], valued, [([law], partial(suite.average, law)) for law in suite.laws]
+    )
 
 
 def of_case(case: Case, laws: Sequence[str]) -> Table:
     """Return a row per law."""
-    shown = [name for name in SUITE_METRICS if case.applies(name)]
-    rows = [(law, partial(case.cell, law)) for law in laws if law in case.runs]
-    return _table("law", shown, rows)
+    valued = [METRICS[name] for name in SUITE_METRICS if case.applies(name)]
+    rows = [([law], partial(case.cell, law)) for law in laws if law in case.runs]
+    return cells_table(["law"], valued, rows)
 
 
 def score_sheet(suite: Suite, law: str) -> Table:
     """Return a row per case."""
-    rows = [(case.heading, partial(case.cell, law)) for case in suite.cases if law in case.runs]
-    return _table("scenario", SUITE_METRICS, rows)
-
-
-def _table(
-    head: str, metrics: Sequence[str], rows: Sequence[tuple[str, Callable[[str], Cell]]]
-) -> Table:
-    """Return a row for each name, with the cells of these metrics."""
-    return Table(
-        [head, *(METRICS[name].heading for name in metrics)],
-        [[row, *(mean_text(cell(name), METRICS[name]) for name in metrics)] for row, cell in rows],
-    )
+    rows = [([case.heading], partial(case.cell, law)) for case in suite.cases if law in case.runs]
+    return cells_table(["scenario"], map(METRICS.__getitem__, SUITE_METRICS), rows)
 
 
 def write_numbers(suite: Suite, about: About, out: Path) -> None:

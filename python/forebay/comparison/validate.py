@@ -253,6 +253,15 @@ class ValidatedScenario:
             if name not in SOMETIMES or any(metrics.get(name, 0) > 0 for metrics in every)
         ]
 
+    def table_rows(self, names: Sequence[str]) -> list[list[str]]:
+        """Return three rows for each law: both sides and their difference in these metrics."""
+        rows = []
+        for row in self.rows:
+            for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
+                rows.append([name, of, *map(side.text, names)])
+            rows.append(["", "difference", *map(row.difference_text, names)])
+        return rows
+
     def count(self) -> str:
         """Return the number of laws that agree, and whether the verdicts are sure."""
         unsure = sum(not row.sure for row in self.rows)

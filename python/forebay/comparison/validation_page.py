@@ -170,12 +170,7 @@ def _difference_and_limit(one: Agreement) -> tuple[str, str]:
 def _table(found: ValidatedScenario) -> Table:
     names = found.metrics
     head = ["law", "side", *(METRICS[name].heading for name in names)]
-    cells = []
-    for row in found.rows:
-        for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
-            cells.append([name, of, *(side.text(metric) for metric in names)])
-        cells.append(["", "difference", *(row.difference_text(name) for name in names)])
-    return Table(head, cells, keys=len(head))
+    return Table(head, found.table_rows(names), keys=len(head))
 
 
 def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
