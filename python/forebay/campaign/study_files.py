@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from forebay._base.metrics import METRICS
 from forebay._base.publication import publish
 from forebay._base.terminal_table import Column, RowGroup
 from forebay._native import RESULTS_VERSION, __version__
-from forebay.experiment.table import EMPTY
+from forebay.experiment.table import EMPTY, Cell
 from forebay.report import terminal
 from forebay.report.tables import (
     DIFFERENCES_NOTE,
@@ -41,12 +42,12 @@ MOST_ROWS = 24
 def laws_table(study: Study, metrics: Sequence[str] = ()) -> Table:
     """Return the means over the whole study: see `Study.means`."""
     means = study.means(metrics)
-    metrics = dict.fromkeys(METRICS[name] for name, _ in means)
-    return cells_table(
-        ["Law"],
-        metrics,
-        [([law], lambda name, law=law: means.get((name, law), EMPTY)) for law in study.points.laws],
-    )
+
+    def cell(law: str, name: str) -> Cell:
+        return means.get((name, law), EMPTY)
+
+    valued = [METRICS[name] for name in dict.fromkeys(name for name, _ in means)]
+    return cells_table(["Law"], valued, [([law], partial(cell, law)) for law in study.points.laws])
 
 
 def size(study: Study) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from forebay._base.words import in_figures
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.campaign import study_files as tables
 from forebay.campaign.study import Effect, effects
-from forebay.experiment.table import EMPTY, RunTable
+from forebay.experiment.table import EMPTY, Cell, RunTable
 from forebay.report import answers, parts
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.report import Differences
@@ -207,18 +208,18 @@ MOST_PAIRS = 6
 def traffic_table(study: Study) -> Table:
     """Return per-traffic results of the bottleneck, over all points: a row for each law and
     traffic."""
-    rows = study.traffic().filter(pl.col("link") == study.points.links[0])
-    metrics = [metric for metric in TRAFFIC_METRICS.values() if rows[metric.name].is_finite().any()]
-    cells = RunTable(rows).cell_of([metric.name for metric in metrics], "traffic")
-    places = rows.select("law", "traffic").unique(maintain_order=True).sort("law", "traffic")
-    return cells_table(
-        ["Law", "Traffic"],
-        metrics,
-        [
-            (place, lambda name, place=place: cells.get((name, *place), EMPTY))
-            for place in places.iter_rows()
-        ],
-    )
+    shares = study.traffic().filter(pl.col("link") == study.points.links[0])
+    metrics = [
+        metric for metric in TRAFFIC_METRICS.values() if shares[metric.name].is_finite().any()
+    ]
+    cells = RunTable(shares).cell_of([metric.name for metric in metrics], "traffic")
+    places = shares.select("law", "traffic").unique(maintain_order=True).sort("law", "traffic")
+
+    def cell(place: tuple[str, str], name: str) -> Cell:
+        return cells.get((name, *place), EMPTY)
+
+    rows = [(place, partial(cell, place)) for place in places.iter_rows()]
+    return cells_table(["Law", "Traffic"], metrics, rows)
 
 
 def told(study: Study) -> list[str]:
