@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -37,7 +37,8 @@ help:
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
 	@echo "make lock      renew requirements/; make lock-check: they serve every Python promised"
 	@echo "make golden    renew the golden results where numbers are meant to move"
-	@echo "make lint      formatters, linters and type checks"
+	@echo "make lint      formatters, linters, type checks, and the order of source and documents"
+	@echo "make check     public names of the crates, the site, the wheel"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
 	@echo "make fidelity-guest  docs/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
 	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
@@ -63,19 +64,33 @@ run: $(STAMPS)/native
 
 # A worker per core; one that has nothing left takes tests from another. What runs in real time has
 # the machine for itself.
-test: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
+test: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs artifacts
 	cargo test --workspace --quiet
-	$(BIN)/python -m pytest -m "not realtime" -n logical --dist worksteal
+	$(BIN)/python -m pytest python/tests -m "not realtime" -n logical --dist worksteal
 
 native: $(STAMPS)/native
 
-# Built alone, so that it can go on beside `native`, whose last step keeps one core.
+# Built alone, so that it can go on in parallel with `native`.
 test-build: $(STAMPS)/rust
 	cargo test --workspace --quiet --no-run
 
+# What tests of Python use of Rust, built by the very commands that the tests call: they compile none
+# of it again. It shares libraries with the tests of Rust.
+artifacts: test-build quic template
+	$(MAKE) --no-print-directory capi CAPI_PROFILE=test
+	cargo test --quiet -p forebay-capi --test bottleneck --no-run
+
+# The example of an unmodified program.
+quic: $(STAMPS)/rust
+	cargo build --quiet --profile test -p quic-transfer
+
+# A copy of templates/rust outside the checkout's workspace.
+template: $(STAMPS)/rust
+	$(PYTHON) tools/template_copy.py --no-run
+
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.
-test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
-	$(BIN)/python -m pytest -m realtime -rx
+test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs quic
+	$(BIN)/python -m pytest python/tests -m realtime -rx
 
 # The engine `kernel`: a guest's first process, a static program, beside the package.
 GUEST := python/forebay/linux/forebay-guest
@@ -85,8 +100,7 @@ guest: $(GUEST)
 # Guests are kept here, so that tests meet the one of this checkout.
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
-guests: $(STAMPS)/native $(GUEST)
-	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
+guests: $(STAMPS)/native $(STAMPS)/kernel-programs $(GUEST)
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
 
 # A virtual machine, in which BPF is tested: tests of it are skipped without.
@@ -97,8 +111,8 @@ machine: $(STAMPS)/native
 	  bpftool=bpftool tc=iproute2 iperf3=iperf3 cc=gcc,libc6-dev
 	FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m tools.virtual_machine setup
 
-test-kernel: guests $(STAMPS)/test $(STAMPS)/programs
-	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
+test-kernel: guests $(STAMPS)/test $(STAMPS)/programs quic
+	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m pytest python/tests -m kernel -n logical --dist worksteal
 
 # What CHANGELOG.md says of a version.
 release-notes:
@@ -129,10 +143,9 @@ fuzz-rust: $(STAMPS)/lint
 	  -max_total_time=$(FUZZ_S) -seed=$(FUZZ_SEED) -timeout=$(FUZZ_SLOWEST_S) -verbosity=0
 
 # Each takes the seconds that it may run, and a seed.
-fuzz-python: $(STAMPS)/native $(STAMPS)/lint
-	@set -e; for target in $(FUZZED_PYTHON); do \
-	  echo "$$target for $(FUZZ_S) s"; $(BIN)/python "$$target" $(FUZZ_S) $(FUZZ_SEED); \
-	done
+fuzz-python: $(STAMPS)/native $(STAMPS)/test
+	@printf '%s\n' $(FUZZED_PYTHON) | xargs -P 2 -I TARGET \
+	  sh -c 'echo "TARGET for $(FUZZ_S) s"; $(BIN)/python TARGET $(FUZZ_S) $(FUZZ_SEED)'
 
 lock: $(STAMPS)/lint
 	$(BIN)/python tools/lock.py
@@ -155,8 +168,6 @@ CASTS := $(addprefix -D clippy::cast_,possible_truncation possible_wrap sign_los
 
 lint: $(STAMPS)/native $(STAMPS)/lint
 	cargo fmt --check
-	# Modules that a macro names, which cargo fmt does not see.
-	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	# Tests cast small numbers that they choose; what is built casts none that may lose something.
 	cargo clippy --workspace --lib --bins --quiet -- -D warnings $(CASTS)
@@ -165,6 +176,16 @@ lint: $(STAMPS)/native $(STAMPS)/lint
 	$(BIN)/ruff format --check python tools bench examples
 	$(BIN)/ruff check python tools bench examples
 	$(BIN)/mypy
+	$(BIN)/python -m tools.check
+
+# What needs a build: names of the crates, the site, the wheel.
+check: check-crates check-site check-wheel
+
+check-crates check-wheel: check-%: $(STAMPS)/native
+	PROFILE=$(PROFILE) $(BIN)/python -m tools.check $*
+
+check-site: $(STAMPS)/native $(STAMPS)/site
+	$(BIN)/python -m tools.check site
 
 REFERENCE ?= ../shared/reference
 
@@ -323,6 +344,15 @@ $(STAMPS)/programs: Makefile
 	@sh tools/setup.sh programs tests $(TESTED_WITH)
 	@touch $@
 
+# What builds a guest's kernel.
+$(STAMPS)/kernel-programs: Makefile
+	@mkdir -p $(STAMPS)
+	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
+	@touch $@
+
+# All that comes from package registries, before stages that run in parallel.
+setup: $(STAMPS)/rust $(STAMPS)/programs $(STAMPS)/kernel-programs $(STAMPS)/lint
+
 $(STAMPS)/lint: requirements/lint.lock $(STAMPS)/test $(STAMPS)/rust
 	$(call pip,$<)
 	@sh tools/setup.sh component $(RUST_FOLDER) clippy rustfmt
@@ -337,9 +367,12 @@ $(STAMPS)/rust: Cargo.toml tools/setup.sh | $(VENV)/bin/python
 	  "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
 	@touch $@
 
+# Cargo's profile of the native module and the wheel: `ci` builds faster and runs a little slower.
+PROFILE ?= release
+
 $(STAMPS)/native: $(STAMPS)/venv $(STAMPS)/rust $(SOURCES)
 	@echo "building the Rust core: two to three minutes the first time"
-	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
+	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --profile $(PROFILE) --quiet \
 	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@rm -rf python/forebay/experiments # a copy; those of a checkout are at its root
 	@touch $@

@@ -116,11 +116,11 @@ class Measured:
         return self.late_mean_s > LATE_MEAN_S or self.late_max_s > LATE_MAX_S
 
 
-def case(path: Path, sets: list[str]) -> Case:
+def case(path: Path, overrides: list[str]) -> Case:
     """sets: as --set of `forebay run`, of the traffic and the bottleneck."""
     text = tomllib.loads(path.read_text())
     (traffic,) = text["traffic"]
-    for one in sets:
+    for one in overrides:
         key, _, value = one.partition("=")
         table, *_, name = key.split(".")
         of = traffic if table == "traffic" else text[table]
@@ -164,7 +164,7 @@ def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
     link = case(given.scenario, given.set)
     # As the namespaces are: AVQ's queue is twice as long at 0.1 ms as at 1 ms.
     own = [f"traffic.0.rtt={PATH_RTT}"] if link.rtt_s <= PATH_S else []
-    out = forebay.run(given.scenario, sets=[*given.set, *own], seeds=given.seeds, threads=1)
+    out = forebay.run(given.scenario, overrides=[*given.set, *own], seeds=given.seeds, threads=1)
     rate_bps = link.rate_bps
     if link.step is not None and link.step.rate is not None:
         rate_bps = _native.quantity("rate", link.step.rate, "rate")

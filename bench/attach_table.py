@@ -31,7 +31,7 @@ from bench import attach
 from forebay.campaign.study_points import Points
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.comparison.saved_runs import KeptRuns
-from forebay.experiment.engine import KERNEL, PACKETS
+from forebay.experiment.engines import KERNEL, PACKETS
 from forebay.linux import attachments
 from forebay.report.tables import markdown_table
 from forebay.scenario.builder import typed

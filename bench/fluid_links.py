@@ -167,7 +167,7 @@ def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
         link = Link(mbit_per_s, rtt_ms, flows, f'kind = "{law}"\ngains = "auto"')
         try:
             (asked,) = Sweep(link.text(sender).encode(), "link").gains_requests([])
-            made = automatic_gains.fitted(asked)
+            made = automatic_gains.fitted(automatic_gains.of_request(asked))
         except ScenarioError as error:
             print(f"drawn anew: {error}")
             continue

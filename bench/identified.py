@@ -49,7 +49,7 @@ SENDERS = {
 Link = tuple[str, int, float, int, int, str]
 
 
-def record(link: Link, out: Path, duration_s: float = 120, **sets: str) -> None:
+def record(link: Link, out: Path, duration_s: float = 120, **overrides: str) -> None:
     """A run of long-lived flows under a fitted law, as `forebay run` writes it."""
     *network, law = link
     there = fitted.place(tuple(network))
@@ -58,7 +58,7 @@ def record(link: Link, out: Path, duration_s: float = 120, **sets: str) -> None:
     text = fitted.scenario(
         Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
     )
-    result_files.write_tables(forebay.run(text, sets=sets), out)
+    result_files.write_tables(forebay.run(text, overrides=overrides), out)
 
 
 def drawn(draw: np.random.Generator) -> tuple[Link, str]:

@@ -23,8 +23,8 @@ import polars as pl
 
 from forebay._base.metrics import COST
 from forebay.experiment import store_choice as choice
-from forebay.linux import link_settings as settings
 from forebay.linux import run as run_link
+from forebay.linux import settings
 
 BIN = Path(sys.executable).parent
 PORT = 8786

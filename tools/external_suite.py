@@ -3,7 +3,7 @@
     python -m tools.external_suite
 
 The first bulk flows of a scenario become external traffic: a program sends their packets. A sweep
-becomes a file for each of its points. `python/tests/test_net.py` compares the files with what this
+becomes a file for each of its points. `test_transport_network.py` compares the files with what this
 writes, and the list in `src/rfc7928.rs` with the files.
 """
 

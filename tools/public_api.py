@@ -1,9 +1,9 @@
 """Writes `docs/api/`: the public names of the Python package and of each crate, with signatures.
 
     python -m tools.public_api            # all of it, after a change that is meant
-    python -m tools.public_api python     # or what is named: python, forebay-core, …
+    python -m tools.public_api python     # or what is named: python, forebay-aqm, …
 
-`python/tests/test_public_api.py` compares the lists with the code, so that no name goes unseen.
+`python -m tools.check names crates` compares the lists with the code, so that no name goes unseen.
 What rustdoc knows of a crate comes as JSON, which the stable one writes where it is allowed to
 (`tools/rustdoc-json.sh`).
 """

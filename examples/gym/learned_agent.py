@@ -23,7 +23,7 @@ def episode(action: np.ndarray | None, flows: int, run_seed: int) -> float:
     env = gymnasium.make(
         forebay.env.gym.ENVIRONMENT,
         action="gains",
-        sets={"traffic.0.flows": flows, "duration": "20s"},
+        overrides={"traffic.0.flows": flows, "duration": "20s"},
     )
     env.action_space.seed(run_seed)
     env.reset(options={"run_seed": run_seed})

@@ -5,7 +5,7 @@ import gymnasium
 
 import forebay
 import forebay.env.gym
-from forebay.env.aqm_env import DEFAULT
+from forebay.env.gym import DEFAULT
 
 #: Gains of this sample's error and of the last one's, per packet; the set-point, and the time
 #: between two samples.

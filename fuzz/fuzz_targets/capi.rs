@@ -7,8 +7,8 @@ use std::ptr::{null, null_mut};
 use forebay::ffi::*;
 use forebay::network::*;
 use forebay::queue::Counts;
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
 use libfuzzer_sys::fuzz_target;
 
 const MOST_CALLS: usize = 300;

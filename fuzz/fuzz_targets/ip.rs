@@ -1,7 +1,7 @@
 //! No packet makes the parser panic, and a CE mark changes only what it may.
 #![no_main]
 
-use forebay_core::Ecn;
+use forebay_aqm::Ecn;
 use forebay_packets::ip::{set_ce, Headers};
 use libfuzzer_sys::fuzz_target;
 

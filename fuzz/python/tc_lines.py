@@ -12,7 +12,7 @@ import driver
 
 from forebay.scenario import qdiscs
 
-PUBLISHED = Path(__file__).parents[2] / "python/tests/published_lines.toml"
+PUBLISHED = Path(__file__).parents[2] / "python/tests/unit/published_lines.toml"
 
 
 def published_lines() -> list[bytes]:

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay.fluid.model import Model
+from forebay._base.errors import ScenarioError as ScenarioError
+from forebay.fluid.engine import Model
 
 __version__: str
 #: raised whenever the same scenario, law and seed give other numbers than before
@@ -16,9 +17,6 @@ RESULTS_VERSION: int
 
 #: A parameter's value; a quantity is a text with its unit.
 Parameter = bool | int | float | str
-
-class ScenarioError(ValueError):
-    """A scenario that cannot be run: one line with file, key, what was found, what is allowed."""
 
 class ParamInfo(TypedDict):
     name: str
@@ -190,7 +188,7 @@ def plan(
     text: bytes,
     file: str,
     *,
-    sets: list[tuple[str, str]] = ...,
+    overrides: list[tuple[str, str]] = ...,
     laws: Sequence[str | Callable[..., object]] = ...,
     seeds: int | None = None,
     read: Callable[[str], bytes | None] | None = None,
@@ -208,7 +206,7 @@ def plan(
     file's take no part `without_own_laws`. `read` gives what is in a file that the scenario names,
     or None. `link` moves the scenario from one link to another. `external` says that the caller
     sends the packets of external traffic. Without rows, ranges are drawn by
-    `forebay.scenario.samples`; `forebay.experiment.automatic_gains` designs laws that ask for it.
+    `forebay.scenario.axes`; `forebay.experiment.automatic_gains` designs laws that ask for it.
     """
 
 class Sweep:
@@ -219,7 +217,7 @@ class Sweep:
         text: bytes,
         file: str,
         *,
-        sets: list[tuple[str, str]] = ...,
+        overrides: list[tuple[str, str]] = ...,
         laws: Sequence[str | Callable[..., object]] = ...,
         seeds: int | None = None,
         read: Callable[[str], bytes | None] | None = None,

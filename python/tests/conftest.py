@@ -270,8 +270,7 @@ def as_a_process(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
 def why_no_link() -> str:
     """Why this machine has no link for real traffic; empty where it has."""
     # What only Linux has.
-    from forebay.linux import LinkError
-    from forebay.linux import link_settings as settings
+    from forebay.linux import LinkError, settings
     from forebay.linux import run as run_link
 
     try:
@@ -361,23 +360,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 #: Tests that take seconds go first, or a core ends the run alone with one of them.
-LONG = (
-    "test_docs.py::test_every_block_runs",
-    "test_wheel.py",
-)
+LONG = ("test_docs.py::test_every_block_runs",)
 
 
-#: Marked as Linux's own, whole.
-LINUX = {
-    *("test_capi", "test_docs", "test_doctor", "test_full_disk", "test_interrupt", "test_link"),
-    *("test_link_any", "test_setup", "test_studio_link", "test_study_ends", "test_validate"),
-    *("test_watch", "test_wheel"),
-}
+#: Marked as Linux's own, whole, beside the tests in `linux`.
+LINUX = {"test_docs", "test_full_disk", "test_interrupt", "test_study_failures"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.stem in LINUX:
+        if item.path.stem in LINUX or item.path.parent.name == "linux":
             item.add_marker("linux")
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from forebay._native import ScenarioError
 from forebay.campaign.study_points import Points
 from forebay.experiment import store_choice as choice
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
 from tools.atlas import page
 
 SCENARIO = "studies/atlas"
@@ -24,10 +24,10 @@ def main() -> int:
     parser.add_argument("--store", help="where the runs are; results/.store by default")
     parser.add_argument("--points", metavar="SAMPLE", help='of fewer points: "sobol 64"')
     given = parser.parse_args()
-    sets = [f"sweep.points={given.points}"] if given.points else []
+    overrides = [f"sweep.points={given.points}"] if given.points else []
     try:
         store = choice.at(choice.named(given.store) or choice.DEFAULT)
-        points = Points(SCENARIO, sets=sets, kept=Designs(store))
+        points = Points(SCENARIO, overrides=overrides, kept=Designs(store))
         written = page.write(points, store, given.folder, _command(given.points))
     except (ScenarioError, ValueError) as error:
         print(error, file=sys.stderr)

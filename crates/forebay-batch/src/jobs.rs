@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Aqm, ParamError, Site};
+use forebay_aqm::Aqm;
 use forebay_fluid::{from_scenario, Step, Windows};
 use forebay_scenario::{Experiment, Point};
+use forebay_units::{ParamError, Site};
 
 use crate::{Engine, Job};
 

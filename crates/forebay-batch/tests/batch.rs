@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use forebay_aqm::{Aqm, FluidLaw, Law, PacketMeta, QueueView, Verdict};
 use forebay_batch::{Batch, Control, Engine, Finished, Job};
-use forebay_core::{
-    Aqm, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Stop, Time, Verdict,
-};
 use forebay_scenario::{parse, Options};
+use forebay_units::{ParamError, Rng, Stop, Time};
 
 /// 20 flows for a second over 10 Mbit/s; longer where a test wants to stop it.
 fn jobs(duration: &str, seeds: u32) -> Vec<Job> {

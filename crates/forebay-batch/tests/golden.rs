@@ -1,5 +1,7 @@
 //! Golden results: every law of the registry, and cases for every part of the simulator, must
-//! give the numbers of `golden.tsv` to the last bit.
+//! give the numbers of `golden.tsv`: counts, orders and integer times exactly (the column
+//! `digest`), floats to a relative tolerance, so that an algebraic simplification of a formula is
+//! no new version of the results.
 //!
 //! `make golden` renews the table. It asks for a higher `RESULTS_VERSION` where a number has
 //! moved; a new case or metric needs none. Where a scenario is edited, delete its rows first.
@@ -10,15 +12,17 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use forebay_aqm::laws::LAWS;
 use forebay_batch::{jobs, Batch, Job, Key, RESULTS_VERSION};
-use forebay_core::laws::LAWS;
-use forebay_core::Rng;
 use forebay_scenario::{files, parse, Options};
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{FloatSummary, Metrics, Trace};
+use forebay_units::Rng;
 
 /// What names a row: file, law, point of the sweep, seed and link.
 const KEYS: usize = 5;
 const RENEW: &str = "FOREBAY_RENEW_GOLDEN";
+/// Floats may differ by this share of the larger one.
+const TOLERANCE: f64 = 1e-9;
 
 /// Rows by their names, each with its values by theirs.
 type Table = BTreeMap<String, BTreeMap<String, String>>;
@@ -152,8 +156,37 @@ fn opportunities() -> Vec<u8> {
 fn values(trace: &Trace, metrics: &Metrics) -> BTreeMap<String, String> {
     let numbers = metrics.fields();
     let numbers = numbers.map(|(name, value)| (name.to_owned(), format!("{value:?}")));
-    let digest = ("trace".to_owned(), format!("{:016x}", trace.digest()));
-    numbers.into_iter().chain([digest]).collect()
+    let digest = ("digest".to_owned(), format!("x{:016x}", trace.digest()));
+    let summaries = trace.float_summaries().into_iter().map(|summary| {
+        let FloatSummary {
+            name,
+            mean,
+            root_mean_square,
+            nans,
+        } = summary;
+        format!("{name}|{mean:?}|{root_mean_square:?}|{nans}")
+    });
+    let floats = ("floats".to_owned(), summaries.collect::<Vec<_>>().join("|"));
+    numbers.into_iter().chain([digest, floats]).collect()
+}
+
+/// True if two cells are equal, or hold the same words and numbers within the tolerance.
+fn agree(old: &str, new: &str) -> bool {
+    let close = |old: &str, new: &str| match (old.parse::<f64>(), new.parse::<f64>()) {
+        (Ok(old), Ok(new)) => (old - new).abs() <= TOLERANCE * f64::max(old.abs(), new.abs()),
+        _ => false,
+    };
+    let (old, new): (Vec<_>, Vec<_>) = (old.split('|').collect(), new.split('|').collect());
+    let mut words = old.iter().zip(&new);
+    old.len() == new.len() && words.all(|(old, new)| old == new || close(old, new))
+}
+
+#[test]
+fn cells_agree_within_the_tolerance_and_digests_exactly() {
+    assert!(agree("p|0.1|2.0|3", "p|0.10000000000000002|2.0|3"));
+    assert!(agree("NaN", "NaN") && agree("0.0", "-0.0"));
+    assert!(!agree("p|0.1", "q|0.1") && !agree("1.0", "1.00000001") && !agree("1|2", "1"));
+    assert!(!agree("x0000000000000001", "x0000000000000002"));
 }
 
 fn columns(table: &Table) -> BTreeSet<&String> {
@@ -202,7 +235,7 @@ fn moved(old: &Table, new: &Table) -> String {
     for (name, before) in old {
         for (column, was) in before {
             let is = new.get(name).and_then(|row| row.get(column));
-            if let Some(is) = is.filter(|is| *is != was) {
+            if let Some(is) = is.filter(|is| !agree(was, is)) {
                 count += 1;
                 if count <= SHOWN {
                     let case = name.replace('\t', ", ");

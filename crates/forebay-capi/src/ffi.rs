@@ -9,9 +9,10 @@ use std::any::Any;
 use std::ffi::{c_char, c_double, c_int, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
-use forebay_core::{Dequeued, Drop, Ecn, ParamError, Time};
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{Dequeued, Drop, Ecn};
+use forebay_units::{ParamError, Time};
 
 use crate::queue::{Counts, Held, Queue, Settings, Why};
 

@@ -9,8 +9,9 @@ use std::ffi::{c_char, c_double, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
-use forebay_core::{Drop, ParamError, Time};
+use forebay_aqm::Drop;
 use forebay_net::{rfc7928, End, Event, Handle, Loss, Network, Options, Report};
+use forebay_units::{ParamError, Time};
 
 use crate::ffi::{ecn_of, for_c, nothing, said, text, texts, write, FAILED, NONE, OK};
 

@@ -1,10 +1,11 @@
 //! The loop of `examples/capi/queue.c` over the same discipline, without the interface of C: prints
-//! what the example prints. `python/tests/test_capi.py` compares both.
+//! what the example prints. `python/tests/linux/test_capi.py` compares both.
 
 use forebay::queue::{Held, Queue, Settings, Why};
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
-use forebay_core::{Dequeued, Ecn, Time};
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{Dequeued, Ecn};
+use forebay_units::Time;
 
 struct Random(u64);
 

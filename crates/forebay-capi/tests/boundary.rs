@@ -8,8 +8,8 @@ use std::ptr::{null, null_mut};
 use forebay::ffi::*;
 use forebay::network::{self, forebay_network_new, forebay_network_send};
 use forebay::queue::{MOST_BYTES, TIME_END};
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
 
 /// CLOCK_REALTIME in 2026.
 const TODAY_NS: u64 = 1_780_000_000_000_000_000;

@@ -233,7 +233,7 @@ fn names_are_those_of_the_registries() {
         let text = |it| unsafe { CStr::from_ptr(it) }.to_str().unwrap().to_owned();
         names.map(text).collect()
     };
-    let laws = forebay_core::laws::LAWS
+    let laws = forebay_aqm::laws::LAWS
         .iter()
         .map(|law| law.kind.to_owned());
     assert_eq!(all(forebay_law_name), laws.collect());

@@ -7,7 +7,7 @@
 //! a line of the same mean and first moment ([`History::line`](crate::history::History::line)).
 //! Rows of the trace are read from the cubic through the ends of a step.
 
-use forebay_core::{ParamError, Span, Time};
+use forebay_units::{ParamError, Span, Time};
 
 use crate::history::Segment;
 use crate::model::{Model, What};

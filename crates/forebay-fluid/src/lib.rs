@@ -17,7 +17,7 @@
 //!
 //! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
-//! [`intensity`](forebay_core::FluidLaw::intensity); for a law that has none it counts verdicts.
+//! [`intensity`](forebay_aqm::FluidLaw::intensity); for a law that has none it counts verdicts.
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -41,6 +41,6 @@ pub use integrate::{run, run_while};
 pub use model::{Bottleneck, Change, Class, Model, What};
 pub use observed::observed;
 pub use scenario::from_scenario;
-pub use senders::{Control, Reduction, Sender, Windows, SPREAD};
+pub use senders::{Reduction, Sender, WindowControl, Windows, SPREAD};
 pub use step::Step;
 pub use trace::{halving, Halving, Passage, Trace};

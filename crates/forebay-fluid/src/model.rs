@@ -1,7 +1,7 @@
 //! The input of the fluid model.
 
-use forebay_core::{Bytes, ParamError, Rate, Site, Span, Time};
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, ParamError, Rate, Site, Span, Time};
 
 use crate::senders::{feedback_rtts, Equations, Sender, Windows};
 use crate::step::Step;

@@ -5,10 +5,9 @@
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{
-    Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
-};
+use forebay_aqm::{Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{Rate, Rng, Span, Time};
 
 use crate::model::Bottleneck;
 
@@ -300,9 +299,10 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::laws::LAWS;
-    use forebay_core::{Bytes, FluidLaw};
+    use forebay_aqm::laws::LAWS;
+    use forebay_aqm::FluidLaw;
     use forebay_scenario::LawChoice;
+    use forebay_units::Bytes;
     use std::sync::{Arc, Mutex};
 
     /// Keeps how far departures lag behind arrivals, at most.
@@ -337,7 +337,7 @@ mod tests {
             packet: Bytes(100),
             buffer_pkts: 1e6,
             // Which law is asked for does not matter: the port gets its own.
-            law: LawChoice::of(&LAWS[0], Vec::new()),
+            law: LawChoice::of(&LAWS[0], Vec::new()).unwrap(),
         };
         let law = Lag::default();
         let counts = Arc::clone(&law.counts);

@@ -1,9 +1,10 @@
 //! A scenario as a fluid model.
 
-use forebay_core::{ParamError, QueueChoice, Rate, Span, Time};
+use forebay_aqm::QueueChoice;
 use forebay_scenario::{
     EcnChoice, Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Tcp, Traffic, TrafficKind,
 };
+use forebay_units::{ParamError, Rate, Span, Time};
 
 use crate::model::{Bottleneck, Change, Class, Model, What};
 use crate::senders::{Sender, Windows};

@@ -1,6 +1,6 @@
 //! How long integration steps are.
 
-use forebay_core::Span;
+use forebay_units::Span;
 
 /// How long integration steps are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use forebay_core::{ParamError, Time};
+use forebay_units::{ParamError, Time};
 
 use crate::history::{History, Line};
 use crate::model::{Class, Model};

@@ -2,7 +2,7 @@
 //!
 //! What passes a queue is spread evenly over a step, which is short beside a round trip.
 
-use forebay_core::{ParamError, Span, Time};
+use forebay_units::{ParamError, Span, Time};
 
 use crate::system::System;
 use crate::{run, Model};

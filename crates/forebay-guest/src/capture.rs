@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_core::Time;
 use forebay_packets::{dropped_comment, CaptureWriter};
+use forebay_units::Time;
 
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, STARTS, START_BYTES, START_BYTES_U32};
@@ -50,7 +50,7 @@ pub fn write(folder: &Path, rows: &[PacketRow], end: Time) -> io::Result<()> {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use forebay_core::Drop;
+    use forebay_aqm::Drop;
     use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
     use std::fs::File;

@@ -16,12 +16,14 @@ pub mod orders;
 pub mod record;
 pub mod trace;
 
-use forebay_core::{Buffer, Bytes, Capacity, TcSite};
+use forebay_aqm::Capacity;
+use forebay_linux_tc::TcSite;
 use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting, Shaper};
+use forebay_units::{Buffer, Bytes};
 
 pub use limits::check;
 pub use orders::{Orders, Qdisc};
-pub use record::Outcome;
+pub use record::RunRecord;
 pub use trace::trace;
 
 /// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest

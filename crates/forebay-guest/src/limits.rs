@@ -1,7 +1,7 @@
 //! What a guest cannot run of a scenario, said before anything runs.
 
-use forebay_core::ParamError;
 use forebay_scenario::{EcnChoice, LawChoice, Scenario, Traffic, TrafficKind};
+use forebay_units::ParamError;
 
 /// Most flows of a guest: each is two sockets of one process.
 pub const MOST_FLOWS: u32 = 2000;
@@ -44,7 +44,7 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     let refuse = |key: &str, found: String, allowed: &str| {
         Err(ParamError::new(
             key,
-            forebay_core::Value::Text(found),
+            forebay_units::Value::Text(found),
             format!("{allowed} with --engine kernel"),
         ))
     };

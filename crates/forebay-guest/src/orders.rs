@@ -1,9 +1,9 @@
 //! What a guest is told: the scenario as it was read, and which run of it to make.
 
-use forebay_core::{Bytes, Rate, Span, Value};
 use forebay_scenario::{
     DesignedGains, Inputs, LawChoice, LinkPlace, Options, Reading, Relink, Scenario, ScenarioError,
 };
+use forebay_units::{Bytes, Rate, Span, Value};
 use serde::{Deserialize, Serialize};
 
 /// A scenario's text with all that was chosen on top of it, and one run. Host and guest read it by

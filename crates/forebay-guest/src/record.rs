@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use forebay_core::{Drop, Time};
+use forebay_aqm::Drop;
+use forebay_units::Time;
 use serde::{Deserialize, Serialize};
 
 /// Names of the files that a guest writes.
@@ -105,7 +106,7 @@ pub(crate) fn u64_at(row: &[u8], at: usize) -> u64 {
 
 /// The rest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunRecord {
     /// `uname -r` of the guest.
     pub kernel: String,
     /// Why it ended early, or what it could not do; empty where it did all.

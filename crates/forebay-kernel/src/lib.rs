@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, CStr};
 use std::ptr;
 
-use forebay_core::fixed_point::{Field, Twin};
+use forebay_linux_tc::fixed_point::{Field, Twin};
 
 /// What a law sees of its queue: `struct fb_queue`.
 #[derive(Clone, Copy, Debug, Default)]

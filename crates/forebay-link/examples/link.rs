@@ -4,13 +4,13 @@
 
 use std::env;
 
-use forebay_core::discipline::Buffer;
-use forebay_core::{laws, Capacity, Rate, Span, Time, Value};
+use forebay_aqm::{laws, Capacity};
 use forebay_link::{
     run, Apart, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
     Settings, Watchers,
 };
 use forebay_scenario::LawChoice;
+use forebay_units::{Buffer, Rate, Span, Time, Value};
 
 fn main() {
     let direction = DirectionSettings {
@@ -24,7 +24,8 @@ fn main() {
         law: LawChoice::of(
             laws::find("pi").expect("PI is a law"),
             vec![("target".into(), Value::Text("50p".into()))],
-        ),
+        )
+        .expect("50 packets are a set-point"),
     };
     let settings = Settings {
         up: direction.clone(),

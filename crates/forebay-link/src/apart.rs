@@ -1,7 +1,7 @@
 //! The traffic of a scenario that a flow belongs to, as the engine that made the flows knows it.
 
-use forebay_core::Span;
 use forebay_packets::ip::Flow;
+use forebay_units::Span;
 
 use crate::namespace::End;
 

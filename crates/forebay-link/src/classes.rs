@@ -1,7 +1,7 @@
 //! What watchers see of each class of the discipline: totals since the start of the run, and the
 //! delays of the last moment.
 
-use forebay_core::Span;
+use forebay_units::Span;
 
 use crate::recent::RecentDelays;
 

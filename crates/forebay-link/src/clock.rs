@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_core::Time;
+use forebay_units::Time;
 use nix::time::{clock_gettime, ClockId};
 
 /// Nanoseconds since the start of the run.

@@ -1,6 +1,6 @@
 //! A release: packets, and the time at which they are due.
 
-use forebay_core::Time;
+use forebay_units::Time;
 
 /// Segments of one slot that leave the emulator together.
 #[derive(Clone, Copy, Debug)]

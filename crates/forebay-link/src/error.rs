@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_core::ParamError;
+use forebay_units::ParamError;
 use nix::errno::Errno;
 
 #[derive(Debug)]

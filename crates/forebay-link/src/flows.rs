@@ -162,7 +162,7 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::TrafficClass;
+    use forebay_aqm::TrafficClass;
     use forebay_packets::ip::{Tcp, UDP};
 
     fn data(protocol: u8) -> Headers {

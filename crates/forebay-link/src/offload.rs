@@ -134,7 +134,8 @@ fn sum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
     use crate::pool::Pool;
-    use forebay_core::{Ecn, Time};
+    use forebay_aqm::Ecn;
+    use forebay_units::Time;
     use proptest::prelude::*;
 
     /// A super-packet of TCP with ECT(0) and its prefix, as the kernel hands it over.

@@ -1,6 +1,6 @@
 //! Memory for packets under way: fixed slots, so that no packet costs an allocation.
 
-use forebay_core::{HeldPacket, TrafficClass};
+use forebay_aqm::{HeldPacket, TrafficClass};
 
 use forebay_packets::ip::{bytes_u32, Headers};
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use forebay_core::ParamError;
+use forebay_units::ParamError;
 
 use crate::classes::ClassNow;
 use crate::connections::{self, MOST_CONNECTIONS};

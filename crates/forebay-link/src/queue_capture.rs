@@ -4,8 +4,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_core::{Drop, Span, Time};
+use forebay_aqm::Drop;
 use forebay_packets::{dropped_comment, CaptureWriter};
+use forebay_units::{Span, Time};
 
 use crate::pool::{Pool, Segment};
 

@@ -1,6 +1,6 @@
 //! Exact timers and a real-time priority for this thread.
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 use nix::libc;
 use nix::time::ClockId;
 

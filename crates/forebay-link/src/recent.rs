@@ -1,6 +1,6 @@
 //! Queuing delays of the last moment, for those who watch.
 
-use forebay_core::Span;
+use forebay_units::Span;
 use hdrhistogram::Histogram;
 
 pub struct RecentDelays(Histogram<u64>);

@@ -1,11 +1,12 @@
 //! Settings of a link, read and checked.
 
-use forebay_core::cast::whole_u64;
-use forebay_core::discipline::Buffer;
-use forebay_core::param::{ParamType, Params};
-use forebay_core::{Bytes, Capacity, ParamError, Queue, QueueSite, Rate, Site, Span, Time};
+use forebay_aqm::{Capacity, Queue};
 use forebay_scenario::link_options::{DirectionChoice, LinkOptions, WholeLinkOptions};
 use forebay_scenario::{check_buffer, LawChoice, Maybe, MeasureWindow, Share};
+use forebay_units::cast::whole_u64;
+use forebay_units::{
+    Buffer, Bytes, ParamError, ParamType, Params, QueueSite, Rate, Site, Span, Time,
+};
 
 pub use forebay_scenario::{DelayRange, DeviceKind};
 

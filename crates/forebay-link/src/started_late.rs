@@ -1,6 +1,7 @@
 //! A discipline that begins in the middle of a run: its laws make no samples for the time before.
 
-use forebay_core::{Buffer, Dequeued, Discipline, Packet, Queue, Rate, SetPoint, Sink, Span, Time};
+use forebay_aqm::{Dequeued, Discipline, Packet, Queue, Sink};
+use forebay_units::{Buffer, Rate, SetPoint, Span, Time};
 
 /// `discipline` on a clock that was zero at `start`.
 pub struct StartedLate<P> {

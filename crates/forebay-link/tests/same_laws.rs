@@ -1,9 +1,9 @@
 //! The link and the simulator accept the same laws behind the same buffers.
 
-use forebay_core::laws::LAWS;
-use forebay_core::Value;
+use forebay_aqm::laws::LAWS;
 use forebay_link::Settings;
 use forebay_scenario::{parse, LinkOptions, Options};
+use forebay_units::Value;
 
 /// Why the simulator refuses a law with this parameter; `None` where it takes it.
 fn simulator(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<String> {

@@ -1,7 +1,8 @@
 //! The loop around transports that do no input or output of their own.
 
-use forebay_core::{Ecn, ParamError, Time};
+use forebay_aqm::Ecn;
 use forebay_sim::End;
+use forebay_units::{ParamError, Time};
 
 use crate::{Event, Network};
 

@@ -59,10 +59,11 @@ use forebay_sim::{Outgoing, Session};
 use slab::Slab;
 
 pub use drive::{drive, Endpoint, Endpoints};
-pub use forebay_core::{Drop, Ecn, ParamError, Span, Time};
+pub use forebay_aqm::{Drop, Ecn};
 pub use forebay_scenario::{Options, ScenarioError};
 pub use forebay_sim::{End, Loss};
 pub use forebay_trace::{Metrics, Trace, TrafficMetrics};
+pub use forebay_units::{ParamError, Span, Time};
 pub use report::Report;
 
 use recording::Recording;

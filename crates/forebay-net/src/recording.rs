@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_core::{Drop, Ecn};
+use forebay_aqm::{Drop, Ecn};
 use forebay_packets::{dropped_comment, CaptureWriter};
 use forebay_sim::{End, QueueAction, QueueEvent};
 

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_core::Drop;
+use forebay_aqm::Drop;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,

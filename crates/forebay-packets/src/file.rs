@@ -1,6 +1,6 @@
 //! A file of packets, whichever its format.
 
-use forebay_core::ParamError;
+use forebay_units::ParamError;
 
 use crate::arrivals::{Arrivals, Selection, Wrong};
 use crate::{capture, list};

@@ -5,7 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use forebay_core::{Ecn, TrafficClass};
+use forebay_aqm::{Ecn, TrafficClass};
 
 /// Protocol numbers (IANA).
 const HOP_BY_HOP: u8 = 0;

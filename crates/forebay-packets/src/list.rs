@@ -1,7 +1,7 @@
 //! Lists of packets: CSV with the columns time_s, size_bytes and flow, and ecn and dscp if wanted.
 
 use csv::{ByteRecord, ReaderBuilder, Trim};
-use forebay_core::TrafficClass;
+use forebay_aqm::TrafficClass;
 
 use crate::arrivals::{Builder, Built, Found, Selection, Wrong, FORMATS};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use forebay_core::param::{ParamType, Shape, Value};
+use forebay_units::{ParamType, Shape, Value};
 
 /// Addresses that begin alike. IPv4 addresses are held as IPv4-mapped IPv6 addresses, so that an
 /// IPv4 prefix holds no IPv6 address.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use forebay_batch::{Batch, Key, Outcome};
-use forebay_core::Span;
 use forebay_trace::{
     ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace, TrafficMetrics, TrafficTrace,
 };
+use forebay_units::Span;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

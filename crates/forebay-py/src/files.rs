@@ -26,6 +26,10 @@ pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
+/// Returns the exception of Python with the facts of `error`: its file, line, key, and what the key
+/// may be.
 pub fn refused(error: ScenarioError) -> PyErr {
-    crate::ScenarioError::new_err(error.to_string())
+    let (file, key) = (error.file().to_owned(), error.key().to_owned());
+    let expected = error.allowed().to_owned();
+    crate::ScenarioError::new_err((error.to_string(), file, error.line(), key, expected))
 }

@@ -1,10 +1,11 @@
 //! The fluid model from Python. `python/forebay/fluid/model.py` has the classes that are read here.
 
-use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
+use forebay_aqm::{laws, QueueChoice};
 use forebay_fluid::{
     halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows,
 };
 use forebay_scenario::LawChoice;
+use forebay_units::{Bytes, ParamError, Rate, Span, Time, Value};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -99,14 +100,13 @@ impl PyBottleneck {
             rate: quantity(&key("rate"), &self.rate, Rate::parse)?,
             packet: quantity(&key("packet"), &self.packet, Bytes::parse)?,
             buffer_pkts: self.buffer_pkts,
-            law: LawChoice {
-                label: self.law,
+            law: LawChoice::in_queue(
                 spec,
-                given: (self.params.into_iter())
+                (self.params.into_iter())
                     .map(|(name, param)| (name, value(param)))
                     .collect(),
-                queue: QueueChoice::default(),
-            },
+                QueueChoice::default(),
+            )?,
         })
     }
 }

@@ -1,14 +1,14 @@
-//! The hooks of a law in Python while it runs: `python/forebay/scenario/python_law_hooks.py` makes the law, and words
+//! The hooks of a law in Python while it runs: `python/forebay/scenario/python_laws.py` makes the
+//! law, and words
 //! what one of them does wrong.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
+use forebay_aqm::clock::{self, State, Ticking};
+use forebay_aqm::{Ecn, FluidLaw, Law, PacketMeta, QueueView, Signal, Verdict};
 use forebay_batch::Control;
-use forebay_core::clock::{self, State, Ticking};
-use forebay_core::{
-    Ecn, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
-};
+use forebay_units::{ParamError, Rng, Span, Stop, Time};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -102,7 +102,7 @@ impl Packet {
     }
 }
 
-/// `forebay.scenario.python_law_hooks.Made`.
+/// `forebay.scenario.python_laws.Made`.
 #[derive(FromPyObject)]
 pub struct Made {
     /// Seconds, or a text with a unit; only beside `sample`.
@@ -134,7 +134,7 @@ impl PyLaw {
         let control = Control::current();
         if let Some(control) = &control {
             let interrupt = || -> PyResult<Arc<dyn Fn() + Send + Sync>> {
-                let module = py.import("forebay.scenario.python_law_hooks")?;
+                let module = py.import("forebay.scenario.python_laws")?;
                 let interrupt = module.getattr("interrupter")?.call0()?.unbind();
                 Ok(Arc::new(move || {
                     // Python has already said what went wrong with it, if anything did.

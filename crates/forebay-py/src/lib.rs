@@ -30,16 +30,11 @@ mod tc;
 mod theory;
 mod twin;
 
-use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::import_exception;
 use pyo3::prelude::*;
 
-create_exception!(
-    forebay,
-    ScenarioError,
-    PyValueError,
-    "A scenario that cannot be run: one line with file, key, what was found and what is allowed."
-);
+// The tree of errors is declared in Python, where its other members are raised.
+import_exception!(forebay._base.errors, ScenarioError);
 
 /// JSON Schema of a scenario, for editors.
 #[pyfunction]

@@ -1,8 +1,8 @@
 //! The options of `forebay link` as Python reads them. They are declared in the scenario's crate, so
 //! a build without real traffic has them, too, and its help with them.
 
-use forebay_core::param::Shape;
 use forebay_scenario::link_options::OptionGroup;
+use forebay_units::Shape;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 

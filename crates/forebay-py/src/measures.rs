@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use forebay_core::cast::whole_u32;
-use forebay_core::{Span, Time};
 use forebay_trace::measures::{
     self as registry, Columns, FlowPart, Measure, Of, Part, TrafficPart,
 };
+use forebay_units::cast::whole_u32;
+use forebay_units::{Span, Time};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use forebay_core::{Drop, Ecn, ParamError, Span, Time};
+use forebay_aqm::{Drop, Ecn};
 use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
+use forebay_units::{ParamError, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

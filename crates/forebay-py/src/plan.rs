@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
-use forebay_core::Time;
 use forebay_fluid::{from_scenario, Step};
 use forebay_scenario::{
     DesignedGains, Experiment, Inputs, KernelSettings, Offloads, Reading, Shaper,
 };
 use forebay_sim::traffic::starts;
+use forebay_units::Time;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -35,14 +35,14 @@ use crate::session::{Session, Steering};
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
 #[pyo3(signature = (
-    text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
+    text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
     link=None, rows=None, gains=Vec::new(), programs=false, external=false
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
     text: &Bound<PyBytes>,
     file: &str,
-    sets: Vec<(String, String)>,
+    overrides: Vec<(String, String)>,
     laws: Vec<Bound<PyAny>>,
     seeds: Option<u32>,
     read: Option<Bound<PyAny>>,
@@ -54,7 +54,7 @@ pub fn plan(
     external: bool,
 ) -> PyResult<Plan> {
     let asked = Asked {
-        sets,
+        sets: overrides,
         laws,
         seeds,
         read,

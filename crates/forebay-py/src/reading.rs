@@ -1,8 +1,8 @@
 //! A scenario as it is asked for in Python, and what it needs from there: files and laws beside it,
 //! samples of its sweep, and numbers of the laws that ask for a design.
 
-use forebay_core::{Bytes, ParamError, Rate, Span, Value};
 use forebay_scenario::{LinkPlace, Options, Reading, Relink, Settings};
+use forebay_units::{Bytes, ParamError, Rate, Span, Value};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -12,7 +12,7 @@ use crate::record::record;
 use crate::{files, prototype, ScenarioError};
 
 /// Python's modules for what a scenario needs beside its text.
-const SAMPLES: &str = "forebay.scenario.samples";
+const SAMPLES: &str = "forebay.scenario.axes";
 pub const GAINS: &str = "forebay.experiment.automatic_gains";
 
 /// Numbers of laws at a point: the number of the law, and its parameters.

@@ -1,7 +1,7 @@
 //! How laws are tuned, as Python values.
 
-use forebay_core::search::{Condition, Search, Settings, Space};
-use forebay_core::{search, Bytes, Rate};
+use forebay_theory::search::{self, Condition, Search, Settings, Space};
+use forebay_units::{Bytes, Rate};
 use pyo3::prelude::*;
 
 use crate::control::known;

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_core::steered::Helm;
-use forebay_core::{Aqm, SetPoint, Site, Span, Time};
+use forebay_aqm::{Aqm, Helm};
 use forebay_scenario::{Point, Scenario};
 use forebay_sim::Session as Simulation;
 use forebay_trace::Metrics;
+use forebay_units::{SetPoint, Site, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use forebay_core::Value;
 use forebay_scenario::Reading;
+use forebay_units::Value;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -25,19 +25,19 @@ impl Sweep {
     /// Reads a scenario as `plan` does.
     #[new]
     #[pyo3(signature = (
-        text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, programs=false
+        text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, programs=false
     ))]
     fn new(
         text: &Bound<PyBytes>,
         file: &str,
-        sets: Vec<(String, String)>,
+        overrides: Vec<(String, String)>,
         laws: Vec<Bound<PyAny>>,
         seeds: Option<u32>,
         read: Option<Bound<PyAny>>,
         programs: bool,
     ) -> PyResult<Sweep> {
         let asked = Asked {
-            sets,
+            sets: overrides,
             laws,
             seeds,
             read,

@@ -1,9 +1,8 @@
 //! A law in its queue as a qdisc of Linux.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{Bytes, ParamError, QueueSite, Rate, TcSite};
+use forebay_linux_tc::TcSite;
 use forebay_scenario::{law_named, set_value, LawChoice, QueueName};
+use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate};
 use pyo3::prelude::*;
 
 use crate::reading::read_params;
@@ -56,9 +55,8 @@ pub fn tc_words(
         (Some(packets), _) => Buffer::Packets(packets),
         (None, bytes) => Buffer::Bytes(bytes.unwrap_or(u64::MAX)),
     };
-    let choice = LawChoice::of(spec, read_params(params)?);
-    let choice = choice
-        .held_by(queue.map(|queue| queue.0))
+    let choice = LawChoice::of(spec, read_params(params)?)
+        .and_then(|choice| choice.held_by(queue.map(|queue| queue.0)))
         .map_err(refused)?;
     let site = TcSite {
         queue: QueueSite {

@@ -1,7 +1,7 @@
 //! A law in fixed point, as the kernel takes it.
 
-use forebay_core::{Bytes, ParamError, Rate, Site};
 use forebay_scenario::law_named;
+use forebay_units::{Bytes, ParamError, Rate, Site};
 use pyo3::prelude::*;
 
 use crate::reading::read_params;

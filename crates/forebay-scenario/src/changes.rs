@@ -1,6 +1,6 @@
 //! `[[at]]`: changes while the simulation runs.
 
-use forebay_core::{params, ParamError, Params, Span, Time, Value};
+use forebay_units::{params, ParamError, Params, Span, Time, Value};
 
 use crate::document::Document;
 use crate::error::Fault;

@@ -1,6 +1,6 @@
 //! The parts of a scenario, each still a tree.
 
-use forebay_core::Params;
+use forebay_units::Params;
 
 use crate::error::{Fault, Origin};
 use crate::top::Top;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_core::ParamError;
+use forebay_units::ParamError;
 
 /// Longest excerpt of the input that an error repeats, in characters.
 const EXCERPT: usize = 160;
@@ -56,9 +56,19 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
+    /// The name of the scenario's file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// The key at fault, as a dotted path such as `traffic.0.flows`.
     pub fn key(&self) -> &str {
         &self.fault.error.key
+    }
+
+    /// What the key may be.
+    pub fn allowed(&self) -> &str {
+        &self.fault.error.allowed
     }
 
     /// The line at fault, counted from 1, where it is known.

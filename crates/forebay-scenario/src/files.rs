@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_core::RateTrace;
+use forebay_aqm::RateTrace;
 use forebay_packets::{Arrivals, Selection};
 
 use crate::error::Fault;

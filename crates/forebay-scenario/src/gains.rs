@@ -1,8 +1,8 @@
 //! `gains = "auto"`: which laws ask for numbers, and the link and load that these are for. Whoever
 //! designs them gives them back by the number of the law; no text is edited.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::{Value, WindowLaw};
+use forebay_theory::window_law::WindowLaw;
+use forebay_units::{Buffer, Value};
 
 use crate::model::{EcnChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
 use crate::offered::{offered, Offered};

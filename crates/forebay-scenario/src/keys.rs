@@ -1,7 +1,6 @@
 //! Every key of a scenario, for a generated table.
 
-use forebay_core::param::Value;
-use forebay_core::{ParamSpec, Params};
+use forebay_units::{ParamSpec, Params, Value};
 
 use crate::changes::{changeable, AtKeys};
 use crate::kernel::KernelKeys;
@@ -63,7 +62,7 @@ impl KeyDoc {
 
 /// Whether a key has a range: flags and texts have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
-    use forebay_core::param::Shape;
+    use forebay_units::Shape;
     spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
 }
 

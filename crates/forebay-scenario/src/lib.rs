@@ -37,7 +37,7 @@ mod tree;
 mod types;
 
 pub use error::ScenarioError;
-pub use forebay_core::RateTrace;
+pub use forebay_aqm::RateTrace;
 pub use forebay_packets::FrameCounts;
 pub use gains::{DesignedGains, GainsRequest, Load};
 pub use keys::{keys, KeyDoc};

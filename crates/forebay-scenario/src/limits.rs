@@ -1,8 +1,6 @@
 //! Refuses runs that are too large, by estimates of their work and memory.
 
-use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{Rate, Span};
+use forebay_units::{Buffer, ParamType, Rate, Span};
 
 use crate::document::Document;
 use crate::error::Fault;
@@ -61,10 +59,7 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
 /// # Errors
 /// The law's `interval`, with the estimate and the limit.
 pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Result<(), Fault> {
-    let params = choice
-        .spec
-        .resolve(&choice.given)
-        .map_err(|error| section.locate(error))?;
+    let params = choice.law.values();
     // "interval" is the name of the sampling time in every law that has one.
     let interval = params
         .iter()

@@ -1,7 +1,6 @@
 //! Types of the options of a link.
 
-use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{words, Span, Time};
+use forebay_units::{words, ParamType, Shape, Span, Time, Value};
 
 use crate::law_choice::{law_kinds, law_named};
 

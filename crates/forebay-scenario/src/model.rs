@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_core::cast::whole_u64;
-use forebay_core::{
-    Buffer, Bytes, Capacity, QueueSite, Rate, RateTrace, SetPoint, Site, Span, Time,
-};
+use forebay_aqm::{Capacity, RateTrace};
+use forebay_units::cast::whole_u64;
+use forebay_units::{Buffer, Bytes, QueueSite, Rate, SetPoint, Site, Span, Time};
 
 use forebay_packets::Arrivals as Packets;
 

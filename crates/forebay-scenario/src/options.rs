@@ -1,6 +1,7 @@
 //! Changes to a scenario from the command line.
 
-use forebay_core::{LawSpec, ParamError, Value};
+use forebay_aqm::LawSpec;
+use forebay_units::{ParamError, Value};
 
 use crate::law_choice::law_named;
 use crate::relink::Relink;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forebay_core::param::ParamType;
-use forebay_core::{ParamError, Params, Value};
+use forebay_units::{ParamError, ParamType, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};

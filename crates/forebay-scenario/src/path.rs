@@ -3,8 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forebay_core::param::nearest;
-use forebay_core::{ParamError, Params};
+use forebay_units::{nearest, ParamError, Params};
 
 use crate::document::{Document, SECTIONS};
 use crate::top::Top;

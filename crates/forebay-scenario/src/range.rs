@@ -1,8 +1,7 @@
 //! Ranges of a sweep: `"1..100Mbit/s log 7"`.
 
-use forebay_core::cast::whole_i64;
-use forebay_core::param::Value;
-use forebay_core::units::{number_and_unit, unit};
+use forebay_units::cast::whole_i64;
+use forebay_units::{number_and_unit, unit, Value};
 
 /// Figures of a value between the ends: of a step, and of a sample.
 pub const OF_STEPS: usize = 4;

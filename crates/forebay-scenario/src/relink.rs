@@ -1,9 +1,7 @@
 //! A scenario of one link, moved to another: its rates, round trips and buffers follow.
 
-use forebay_core::cast::whole_u64;
-use forebay_core::discipline::Buffer;
-use forebay_core::param::{ParamType, Value};
-use forebay_core::{Bytes, Packets, ParamSpec, Params, Rate, Span};
+use forebay_units::cast::whole_u64;
+use forebay_units::{Buffer, Bytes, Packets, ParamSpec, ParamType, Params, Rate, Span, Value};
 
 use crate::document::Document;
 use crate::error::Fault;

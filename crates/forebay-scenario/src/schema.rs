@@ -1,13 +1,10 @@
 //! JSON Schema of a scenario, for editors; derived from the declarations of its keys and from
 //! the registry of laws.
 
-use forebay_core::cast::{whole_i64, whole_u64};
-use forebay_core::disciplines::keys;
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
-use forebay_core::param::{Shape, Value};
-use forebay_core::units::unit_names;
-use forebay_core::{ParamSpec, Params};
+use forebay_aqm::disciplines::{keys, DISCIPLINES};
+use forebay_aqm::laws::LAWS;
+use forebay_units::cast::{whole_i64, whole_u64};
+use forebay_units::{unit_names, ParamSpec, Params, Shape, Value};
 use serde_json::{json, Map, Value as Json};
 
 use crate::changes::{AtKeys, LINK};

@@ -1,8 +1,8 @@
 //! The senders of TCP that a scenario can name, declared once. Reader, schema, help and tables
 //! derive from this list.
 
-use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::WindowLaw;
+use forebay_theory::window_law::WindowLaw;
+use forebay_units::{ParamType, Shape, Value};
 
 /// A sender of TCP: a stack, which sends and repairs losses, over a congestion control.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use forebay_core::param::Value;
-use forebay_core::ParamError;
+use forebay_units::{ParamError, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};

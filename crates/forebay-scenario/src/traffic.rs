@@ -8,8 +8,7 @@ mod keys;
 mod stack;
 mod tcp;
 
-use forebay_core::param::nearest;
-use forebay_core::{Bytes, ParamSpec, Params, Span, Time};
+use forebay_units::{nearest, Bytes, ParamSpec, Params, Span, Time};
 
 use crate::document::Document;
 use crate::error::Fault;

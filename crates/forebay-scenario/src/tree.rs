@@ -1,7 +1,6 @@
 //! A TOML text as a tree of keys and values that remember where they were written.
 
-use forebay_core::param::{unknown_key, Value};
-use forebay_core::{ParamError, ParamSpec, Params};
+use forebay_units::{unknown_key, ParamError, ParamSpec, Params, Value};
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{Fault, Origin};

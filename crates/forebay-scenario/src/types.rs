@@ -1,9 +1,10 @@
 //! Types of parameters that only scenarios have.
 
-use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::discipline::Buffer;
-use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{disciplines, words, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
+use forebay_aqm::{disciplines, QueueChoice};
+use forebay_units::cast::{whole_u32, whole_u64};
+use forebay_units::{
+    words, Buffer, Bytes, Packets, ParamError, ParamType, Rate, Shape, Span, Time, Value,
+};
 
 use crate::model::{EcnChoice, Instant, Offloads, Shaper, Stack};
 

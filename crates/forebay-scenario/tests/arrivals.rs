@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Bytes, Span};
 use forebay_scenario::{parse, Experiment, Options, ScenarioError, TrafficKind};
+use forebay_units::{Bytes, Span};
 
 const LIST: &[u8] = b"time_s,size_bytes,flow\n5,100,a\n5.5,2000,b\n7,300,a\n";
 

@@ -7,8 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_core::disciplines::DISCIPLINES;
-use forebay_core::laws::LAWS;
+use forebay_aqm::disciplines::DISCIPLINES;
+use forebay_aqm::laws::LAWS;
 use forebay_scenario::{parse, Options, SENDERS};
 
 fn files() -> Vec<PathBuf> {

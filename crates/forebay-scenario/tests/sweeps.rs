@@ -1,9 +1,10 @@
 //! The points of a sweep: ranges, samples, rows that a caller has, and another link.
 
-use forebay_core::{Bytes, Rate, Span, Value, WindowLaw};
 use forebay_scenario::{
     parse, DesignedGains, Experiment, LinkPlace, Options, Reading, Relink, ScenarioError,
 };
+use forebay_theory::window_law::WindowLaw;
+use forebay_units::{Bytes, Rate, Span, Value};
 
 const BASE: &str = r#"
 duration = "2s"
@@ -437,5 +438,5 @@ fn the_laws_of_a_file_may_be_left_out() {
     let text = BASE.replace("kind = \"pi\"", "kind = \"pi\"\ntarget = \"7p\"");
     let read = experiment(&text, &options);
     assert_eq!(read.laws, ["red", "pi"]);
-    assert!(read.points[0].laws[1].given.is_empty());
+    assert!(read.points[0].laws[1].given().is_empty());
 }

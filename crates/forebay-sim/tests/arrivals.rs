@@ -2,9 +2,9 @@
 
 mod common;
 
-use forebay_core::Rng;
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
+use forebay_units::Rng;
 
 /// A run over the packets of `list`; `law` has the keys of the law, `traffic` more of the traffic.
 fn simulate(list: &str, traffic: &str, law: &str) -> Trace {

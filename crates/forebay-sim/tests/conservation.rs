@@ -1,7 +1,7 @@
 //! Packets are conserved in any scenario: at every queue what arrived has left, was dropped, or
 //! waits, and nobody gets more than the links carry.
 
-use forebay_core::laws::LAWS;
+use forebay_aqm::laws::LAWS;
 use forebay_scenario::{parse, Options, SENDERS};
 use forebay_sim::{run, Watch};
 use forebay_trace::{Metrics, Trace};

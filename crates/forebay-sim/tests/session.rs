@@ -5,9 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{ftp, one_bottleneck};
-use forebay_core::{Span, Time};
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Session, Watch};
+use forebay_units::{Span, Time};
 
 /// One bottleneck that PI holds, with `more` tables and traffic.
 fn scenario(more: &str) -> String {

@@ -1,6 +1,6 @@
 //! What applications saw: calls and viewers.
 
-use forebay_core::Span;
+use forebay_units::Span;
 
 /// One call in one direction, over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

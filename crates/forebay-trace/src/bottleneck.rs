@@ -1,9 +1,8 @@
 //! A bottleneck and its record: a discipline, the transmitter that it feeds, and what is observed of
 //! both. It is the same in virtual time and in real time; what becomes of packets is the caller's.
 
-use forebay_core::discipline::Packet;
-use forebay_core::transmitter::{Sent, Transmitter};
-use forebay_core::{Capacity, Drop, Queue, Rate, Sink, Time};
+use forebay_aqm::{Capacity, Drop, Packet, Queue, Sent, Sink, Transmitter};
+use forebay_units::{Rate, Time};
 
 use crate::recorder::{Recorder, Settings};
 

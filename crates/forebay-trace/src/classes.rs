@@ -129,7 +129,8 @@ pub const CLASS_METRICS: &[Measure] = &[
 mod tests {
     use super::*;
     use crate::{Recorder, Settings};
-    use forebay_core::{Drop, Rate, Span, Time};
+    use forebay_aqm::Drop;
+    use forebay_units::{Rate, Span, Time};
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::from_millis(ms)

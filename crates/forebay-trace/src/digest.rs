@@ -1,16 +1,57 @@
-//! One number that stands for everything in a trace.
+//! A run in few numbers, which show whether a simulator has changed.
+//!
+//! Counts, orders and integer times are exact, so one hash stands for all of them
+//! ([`Trace::digest`]). Floats are not: an algebraic simplification moves their last bits. They
+//! are summarised instead ([`Trace::float_summaries`]), for a comparison with a tolerance.
 
-use forebay_core::fnv::Fnv1a;
+use forebay_units::Fnv1a;
+use hdrhistogram::Histogram;
 
-use crate::{FlowTotals, Samples, Settings, Trace};
+use crate::{
+    Call, ClassTrace, FlowTotals, Goodput, GoodputOf, Samples, Settings, Trace, TrafficTrace,
+    Transfer, Viewer,
+};
+
+/// A column of floats in three numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FloatSummary {
+    /// The name of the column.
+    pub name: String,
+    /// The mean of the values that are numbers.
+    pub mean: f64,
+    /// The root of their mean square.
+    pub root_mean_square: f64,
+    /// How many values are not numbers.
+    pub nans: u64,
+}
+
+impl FloatSummary {
+    fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> FloatSummary {
+        let (mut sum, mut squares, mut numbers, mut nans) = (0.0, 0.0, 0.0, 0);
+        for value in values {
+            if value.is_nan() {
+                nans += 1;
+                continue;
+            }
+            sum += value;
+            squares += value * value;
+            numbers += 1.0;
+        }
+        FloatSummary {
+            name: name.into(),
+            mean: sum / f64::max(numbers, 1.0),
+            root_mean_square: f64::sqrt(squares / f64::max(numbers, 1.0)),
+            nans,
+        }
+    }
+}
 
 impl Trace {
-    /// A hash of every value of this queue's trace, floats by their bits: equal digests mean
-    /// equal traces. Names and [`Trace::others`] are left out; each of the others has its own.
-    /// So are transfers, calls, viewers, classes, goodput over time and who gets what, which came
-    /// later: digests of former versions stay comparable.
+    /// Returns a hash of every count, order and integer time of this queue's trace.
     ///
-    /// It shows whether a simulator has changed; it is no protection against attacks.
+    /// Equal digests mean equal counts and times. Floats, the name of the link and
+    /// [`Trace::others`] are left out; each of the others has its own digest. It is no protection
+    /// against attacks.
     pub fn digest(&self) -> u64 {
         // Taken apart by name, so that a new column is either hashed or left out on purpose.
         let Trace {
@@ -22,13 +63,13 @@ impl Trace {
                 },
             samples,
             delay_ns,
-            classes: _,
-            traffic: _,
+            classes,
+            traffic,
             flows,
-            transfers: _,
-            goodput: _,
-            calls: _,
-            viewers: _,
+            transfers,
+            goodput,
+            calls,
+            viewers,
             forwarded_packets,
             others: _,
         } = self;
@@ -41,7 +82,7 @@ impl Trace {
             overflow_drops,
             marks,
             departed_bytes,
-            capacity_bits,
+            capacity_bits: _,
             probes,
         } = samples;
 
@@ -60,13 +101,11 @@ impl Trace {
         for column in [queue_bytes, departed_bytes] {
             hash.take(column.iter().copied());
         }
-        hash.take(capacity_bits.iter().map(|&value| bits(value)));
         for (name, column) in probes {
-            hash.take(name.bytes().map(u64::from));
-            hash.take(column.iter().map(|&value| bits(value)));
+            hash.name(name);
+            hash.take([column.len() as u64]);
         }
-        let counted = delay_ns.iter_recorded();
-        hash.take(counted.flat_map(|step| [step.value_iterated_to(), step.count_at_value()]));
+        hash.histogram(delay_ns);
         hash.take(flows.iter().flat_map(
             |&FlowTotals {
                  traffic,
@@ -74,15 +113,75 @@ impl Trace {
              }| [u64::from(traffic), delivered_bytes],
         ));
         hash.take([*forwarded_packets]);
+        for class in classes {
+            hash.class(class);
+        }
+        for traffic in traffic {
+            hash.traffic(traffic);
+        }
+        hash.take(transfers.iter().flat_map(
+            |&Transfer {
+                 traffic,
+                 packets,
+                 took,
+             }| [u64::from(traffic), u64::from(packets), took.as_nanos()],
+        ));
+        hash.goodput(goodput);
+        hash.take(calls.iter().flat_map(
+            |&Call {
+                 traffic,
+                 received,
+                 lost,
+                 delays,
+                 changes,
+             }| {
+                let times = [delays.as_nanos(), changes.as_nanos()];
+                [u64::from(traffic), received, lost, times[0], times[1]]
+            },
+        ));
+        hash.take(viewers.iter().flat_map(
+            |&Viewer {
+                 traffic,
+                 segments,
+                 rates_bps: _,
+                 stalls,
+                 stalled,
+             }| {
+                let counts = [traffic, segments, stalls].map(u64::from);
+                [counts[0], counts[1], counts[2], stalled.as_nanos()]
+            },
+        ));
         hash.0.finish()
     }
-}
 
-/// The bits of a float; those of a NaN differ with how it came about.
-fn bits(value: f64) -> u64 {
-    match value.is_nan() {
-        true => f64::NAN.to_bits(),
-        false => value.to_bits(),
+    /// Returns every column of floats that [`Trace::digest`] leaves out, each in three numbers.
+    pub fn float_summaries(&self) -> Vec<FloatSummary> {
+        let Samples {
+            capacity_bits,
+            probes,
+            ..
+        } = &self.samples;
+        let mut all = vec![FloatSummary::new(
+            "capacity_bits",
+            capacity_bits.iter().copied(),
+        )];
+        for (name, column) in probes {
+            all.push(FloatSummary::new(name.as_ref(), column.iter().copied()));
+        }
+        if !self.traffic.is_empty() {
+            let rtts = self.traffic.iter().map(|traffic| traffic.rtt_s);
+            all.push(FloatSummary::new("rtt_s", rtts));
+        }
+        if !self.viewers.is_empty() {
+            let rates = self.viewers.iter().map(|viewer| viewer.rates_bps);
+            all.push(FloatSummary::new("rates_bps", rates));
+        }
+        for of in &self.goodput.of {
+            let values = of.columns.iter().flatten().map(|&rate| f64::from(rate));
+            let name = format!("goodput of traffic {}", of.traffic);
+            all.push(FloatSummary::new(name, values));
+        }
+        all
     }
 }
 
@@ -100,13 +199,76 @@ impl Columns {
         }
         self.0.write(u64::to_le_bytes(length));
     }
+
+    fn name(&mut self, name: &str) {
+        self.take(name.bytes().map(u64::from));
+    }
+
+    fn histogram(&mut self, histogram: &Histogram<u64>) {
+        let bins = histogram.iter_recorded();
+        self.take(bins.flat_map(|bin| [bin.value_iterated_to(), bin.count_at_value()]));
+    }
+
+    fn class(&mut self, class: &ClassTrace) {
+        let ClassTrace {
+            name,
+            delay_ns,
+            dropped_packets,
+            marked_packets,
+        } = class;
+        self.name(name);
+        self.histogram(delay_ns);
+        self.take([*dropped_packets, *marked_packets]);
+    }
+
+    fn traffic(&mut self, traffic: &TrafficTrace) {
+        let TrafficTrace {
+            traffic,
+            left_packets,
+            waited_ns,
+            delay_ns,
+            dropped_packets,
+            marked_packets,
+            sent_packets,
+            resent_packets,
+            rtt_s: _,
+        } = traffic;
+        self.histogram(delay_ns);
+        self.take([
+            u64::from(*traffic),
+            *left_packets,
+            *waited_ns,
+            *dropped_packets,
+            *marked_packets,
+            *sent_packets,
+            *resent_packets,
+        ]);
+    }
+
+    /// Takes in the shape of the goodput over time; its values are floats.
+    fn goodput(&mut self, goodput: &Goodput) {
+        let Goodput { interval, of } = goodput;
+        self.take([interval.as_nanos()]);
+        for GoodputOf {
+            traffic,
+            flows,
+            quantiles,
+            columns,
+        } in of
+        {
+            self.take([*traffic, *flows].map(u64::from));
+            self.take([quantiles.len() as u64]);
+            self.take(columns.iter().map(|column| column.len() as u64));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Recorder;
-    use forebay_core::{Drop, Rate, Span, Time};
+    use forebay_aqm::Drop;
+    use forebay_units::{Rate, Span, Time};
 
     fn trace(change: impl FnOnce(&mut Trace)) -> u64 {
         let end = Time::ZERO + Span::from_millis(20);
@@ -127,6 +289,18 @@ mod tests {
         trace.digest()
     }
 
+    fn class() -> ClassTrace {
+        ClassTrace::new("bulk")
+    }
+
+    fn transfer(packets: u32) -> Transfer {
+        Transfer {
+            traffic: 0,
+            packets,
+            took: Span::from_millis(1),
+        }
+    }
+
     #[test]
     fn any_change_of_a_value_changes_the_digest() {
         let all = [
@@ -139,10 +313,8 @@ mod tests {
             trace(|t| t.samples.overflow_drops[0] += 1),
             trace(|t| t.samples.marks[0] += 1),
             trace(|t| t.samples.departed_bytes[0] += 1),
-            trace(|t| t.samples.capacity_bits[0] += 1e-10),
-            trace(|t| t.samples.probes[0].1[1] = 0.0),
-            trace(|t| t.samples.probes[0].1[1] = -0.0),
             trace(|t| t.samples.probes[0].0 = "q".into()),
+            trace(|t| t.samples.probes[0].1.truncate(1)),
             trace(|t| t.delay_ns.record(5).unwrap()),
             trace(|t| t.flows[0].delivered_bytes = 1),
             trace(|t| t.flows[0].traffic = 1),
@@ -150,16 +322,44 @@ mod tests {
             trace(|t| t.forwarded_packets += 1),
             trace(|t| t.settings.interval = Span::from_millis(11)),
             trace(|t| t.settings.window.0 = Time::ZERO + Span::from_millis(1)),
+            trace(|t| t.classes.push(class())),
+            trace(|t| {
+                t.classes.push(class());
+                t.classes[0].marked_packets = 1;
+            }),
+            trace(|t| t.traffic.push(TrafficTrace::default())),
+            trace(|t| {
+                t.traffic.push(TrafficTrace::default());
+                t.traffic[0].resent_packets = 1;
+            }),
+            trace(|t| t.transfers.push(transfer(1))),
+            trace(|t| t.transfers.push(transfer(2))),
+            trace(|t| t.calls.push(Call::default())),
+            trace(|t| t.viewers.push(Viewer::default())),
+            trace(|t| {
+                t.viewers.push(Viewer::default());
+                t.viewers[0].stalls = 1;
+            }),
+            trace(|t| t.goodput.interval = Span::from_millis(1)),
         ];
-        for (i, one) in all.iter().enumerate() {
-            assert!(!all[..i].contains(one), "change {i} went unseen");
+        for (i, digest) in all.iter().enumerate() {
+            assert!(!all[..i].contains(digest), "change {i} went unseen");
         }
     }
 
     #[test]
-    fn how_a_nan_came_about_and_what_a_queue_is_called_do_not_count() {
+    fn floats_and_the_name_of_the_link_do_not_count() {
         let same = trace(|_| {});
-        assert_eq!(same, trace(|t| t.samples.probes[0].1[0] = -f64::NAN));
+        assert_eq!(same, trace(|t| t.samples.capacity_bits[0] += 1e-10));
+        assert_eq!(same, trace(|t| t.samples.probes[0].1[1] = 0.5));
         assert_eq!(same, trace(|t| t.name = "other".into()));
+    }
+
+    #[test]
+    fn a_summary_has_the_mean_and_the_size_of_numbers_and_counts_the_rest() {
+        let summary = FloatSummary::new("p", [3.0, f64::NAN, -4.0]);
+        assert_eq!((summary.mean, summary.nans), (-0.5, 1));
+        assert!((summary.root_mean_square - 12.5_f64.sqrt()).abs() < 1e-15);
+        assert_eq!(FloatSummary::new("p", [f64::NAN]).mean, 0.0);
     }
 }

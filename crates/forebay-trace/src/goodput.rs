@@ -1,8 +1,8 @@
 //! What flows got over time, in bounded memory: a column for each flow of a traffic of few, and
 //! quantiles over the flows of a traffic of many.
 
-use forebay_core::cast::nearest_f32;
-use forebay_core::Span;
+use forebay_units::cast::nearest_f32;
+use forebay_units::Span;
 
 use crate::metrics::nearest_rank;
 

@@ -17,6 +17,7 @@ mod traffic;
 pub use applications::{Call, Viewer};
 pub use bottleneck::Bottleneck;
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
+pub use digest::FloatSummary;
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
@@ -24,7 +25,7 @@ pub use traffic::{mean_rtt_s, TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
 
 use std::borrow::Cow;
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 use hdrhistogram::Histogram;
 
 /// All observations at one queue in one run.

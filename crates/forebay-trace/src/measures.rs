@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use forebay_core::cast::whole_usize;
-use forebay_core::{Span, Time};
+use forebay_units::cast::whole_usize;
+use forebay_units::{Span, Time};
 
 use crate::{ClassMetrics, Metrics, Samples, Trace, TrafficMetrics};
 

@@ -1,6 +1,6 @@
 //! The metrics of a trace, over its window.
 
-use forebay_core::cast::whole_usize;
+use forebay_units::cast::whole_usize;
 
 use crate::applications;
 use crate::measures::{self, Part};
@@ -105,7 +105,8 @@ pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
 mod tests {
     use super::*;
     use crate::{FlowTotals, Recorder, Settings, Transfer};
-    use forebay_core::{Drop, Rate, Span, Time};
+    use forebay_aqm::Drop;
+    use forebay_units::{Rate, Span, Time};
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::from_millis(ms)

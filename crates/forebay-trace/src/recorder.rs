@@ -1,6 +1,7 @@
 //! Builds a trace while packets pass.
 
-use forebay_core::{Drop, Rate, Span, Time};
+use forebay_aqm::Drop;
+use forebay_units::{Rate, Span, Time};
 use hdrhistogram::Histogram;
 
 use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace, TrafficTrace};

@@ -1,6 +1,6 @@
 //! Who gets what: what each traffic of a scenario got of a queue, and what its packets met there.
 
-use forebay_core::Span;
+use forebay_units::Span;
 use hdrhistogram::Histogram;
 
 use crate::measures::{traffic_metric, Measure, MBITS, MS, NONE, PERCENT};
@@ -215,7 +215,7 @@ pub const TRAFFIC_METRICS: &[Measure] = &[
 mod tests {
     use super::*;
     use crate::{FlowTotals, Recorder, Settings};
-    use forebay_core::{Rate, Span, Time};
+    use forebay_units::{Rate, Span, Time};
 
     fn trace(delivered: &[(u32, u64)], traffic: &[TrafficTrace]) -> Trace {
         let at = |ms| Time::ZERO + Span::from_millis(ms);

@@ -1,4 +1,10 @@
-"""Files that other programs wrote: their bytes, decompressed up to a limit, and their text."""
+"""Files that other programs wrote, and that anybody may have changed.
+
+Their bytes are decompressed up to a limit, and their text decoded; JSON is parsed within a bound,
+and its values checked; Parquet that may be damaged is first read by another process, since polars
+panics on it or asks for more memory than there is; and the metrics that a link serves are read from
+Prometheus' text format.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,22 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
+import math
 import os
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
+from forebay._base.errors import FormatError as FormatError
 from forebay._native import ScenarioError
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 #: Most bytes of a data file that a scenario names, compressed or not: it is held in memory.
 MOST_DATA_BYTES = 10**9
@@ -169,3 +183,207 @@ def reason_of(error: Exception) -> str:
 
 def _size(count: int) -> str:
     return f"{count >> 20} MiB" if count % (1 << 20) == 0 else f"{count / 1e6:g} MB"
+
+
+#: Most lists and tables of a document: in memory each takes at least 60 bytes.
+MOST_CONTAINERS = 2_000_000
+#: Numbers beyond this are of no quantity that is measured here, and their squares overflow.
+LARGEST = 1e30
+#: Lists and tables within each other in a setting.
+DEEPEST = 8
+
+
+def parse_json(text: str) -> Mapping[str, Any]:
+    """Return the table that a text in JSON holds.
+
+    Raises
+    ------
+    FormatError
+        If the text is no JSON, is no table, or would take too much memory.
+    """
+    if text.count("[") + text.count("{") > MOST_CONTAINERS:
+        raise FormatError(f"it has more than {MOST_CONTAINERS:,} lists and tables")
+    try:
+        document = json.loads(text)
+    except RecursionError as error:
+        raise FormatError("its lists are nested too deeply") from error
+    except ValueError as error:
+        raise FormatError(f"it is no JSON ({error})") from error
+    return table(document, "the document")
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, for a message."""
+    kinds = {dict: "a table", list: "a list", str: "a text", bool: "a truth value"}
+    return "missing" if value is None else kinds.get(type(value), "a number")
+
+
+def table(value: Any, label: str) -> Mapping[str, Any]:
+    """Return a value that is a table. Raises `FormatError` for any other."""
+    if not isinstance(value, dict):
+        raise FormatError(f"{label} is {kind_of(value)}; expected a table")
+    return value
+
+
+def optional_table(value: Any, label: str) -> Mapping[str, Any]:
+    """Return a table, empty where it is missing. Raises `FormatError` for anything else."""
+    return {} if value is None else table(value, label)
+
+
+def rows(value: Any, label: str) -> Sequence[Any]:
+    """Return a value that is a list. Raises `FormatError` for any other."""
+    if not isinstance(value, list):
+        raise FormatError(f"{label} is {kind_of(value)}; expected a list")
+    return value
+
+
+def number(value: Any, label: str, largest: float = LARGEST) -> float:
+    """Return a finite number. Raises `FormatError` for anything else, also a number too large."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"{label} is {kind_of(value)}; expected a number")
+    # An integer may be too large for a float, and NaN compares with nothing.
+    if not abs(value) <= largest:
+        raise FormatError(f"{label} is {str(value)[:20]}, which is out of range")
+    return float(value)
+
+
+def optional_number(value: Any, label: str) -> float | None:
+    """Return a number, or None where it is missing or not a number (NaN)."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return number(value, label)
+
+
+def text_value(value: Any, label: str) -> str:
+    """Return a text that a terminal can show. Raises `FormatError` for anything else."""
+    if not isinstance(value, str):
+        raise FormatError(f"{label} is {kind_of(value)}; expected a text")
+    return plain(value)
+
+
+def optional_text(value: Any, label: str) -> str:
+    """Return a text, empty where it is missing. Raises `FormatError` for anything else."""
+    return "" if value is None else text_value(value, label)
+
+
+def seed(value: Any) -> int:
+    """Return a seed. Raises `FormatError` for what is no whole number of 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FormatError(f"the seed is {kind_of(value)}; expected a whole number")
+    if not 0 <= value < 2**64:
+        raise FormatError(f"the seed is {str(value)[:20]}; expected 0 to 2^64 - 1")
+    return value
+
+
+def flag(value: Any, label: str) -> bool:
+    """Return a truth value. Raises `FormatError` for anything else."""
+    if not isinstance(value, bool):
+        raise FormatError(f"{label} is {kind_of(value)}; expected true or false")
+    return value
+
+
+def settings(value: Any) -> dict[str, Any]:
+    """Return what a point sets, by key, with texts that a terminal can show."""
+    entries = table(value, "settings")
+    return {plain(key): _setting(item, DEEPEST) for key, item in entries.items()}
+
+
+def _setting(value: Any, deeper: int) -> Any:
+    if deeper == 0:
+        raise FormatError("a setting is nested too deeply")
+    if isinstance(value, dict):
+        return {plain(key): _setting(item, deeper - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_setting(item, deeper - 1) for item in value]
+    if isinstance(value, str | bool):
+        return plain(value) if isinstance(value, str) else value
+    number(value, "a setting")
+    return value
+
+
+#: Largest file that is read.
+MOST_BYTES = 1 << 30
+#: Longest time that reading a file may take.
+MOST_S = 300.0
+#: Reads a file; all columns, and every value once, since values are decoded late.
+TRIAL = "import polars, sys; polars.read_parquet(sys.argv[1]).hash_rows()"
+
+
+def read_parquet(file: Path, *, sound: bool = False) -> DataFrame:
+    """Return the table of a file.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    sound : bool, optional
+        True if its contents are known to be as they were written. By default another process reads
+        the file first.
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read, is too large, or is damaged.
+    """
+    import polars as pl
+
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise FormatError(f"it is larger than {MOST_BYTES >> 20} MiB")
+        if not sound:
+            _try_elsewhere(file)
+        return pl.read_parquet(file)
+    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
+        raise FormatError(f"it is no Parquet ({_first_line(str(error))})") from error
+
+
+def _try_elsewhere(file: Path) -> None:
+    """Raise `FormatError` if another process fails to read the file."""
+    import subprocess
+
+    words = [sys.executable, "-c", TRIAL, str(file.absolute())]
+    try:
+        trial = subprocess.run(words, capture_output=True, timeout=MOST_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise FormatError(f"reading it takes more than {MOST_S:g} s") from error
+    if trial.returncode == 0:
+        return
+    error_lines = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+    last = next(
+        (line for line in reversed(error_lines) if line.startswith("polars.exceptions.")), ""
+    )
+    reason = last.partition(": ")[2]
+    raise FormatError(f"it is no Parquet ({_first_line(reason)})" if reason else "it is damaged")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+PREFIX = "forebay_link_"
+
+
+@dataclass(frozen=True)
+class LinkSample:
+    """One number: its name without the prefix, and the labels that tell it from others."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def link_samples(text: str) -> Iterator[LinkSample]:
+    """The samples of links in a text, line by line; other lines are passed over."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for line in text.splitlines():
+        if not line.startswith(PREFIX):
+            continue
+        try:
+            # A line at a time: several scrapes may follow each other, and repeat every family.
+            families = list(text_string_to_metric_families(line))
+        except ValueError:
+            continue
+        for family in families:
+            for sample in family.samples:
+                yield LinkSample(sample.name.removeprefix(PREFIX), sample.labels, sample.value)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import suggestions
-from forebay._native import ScenarioError
+from forebay._base import words
+from forebay._base.errors import ParameterError
 
 if TYPE_CHECKING:
     from forebay._native import MeasureEntry
@@ -77,11 +77,11 @@ MORE_IS_BETTER = {"goodput_bps", "jain", "utilisation", "video_rate_bps", "forwa
 def check_metrics(
     names: Iterable[str], known: Collection[str] = METRICS.keys(), key: str = "metric"
 ) -> None:
-    """Refuses a name that is no metric; `key` is where it was given. Raises `ScenarioError`."""
+    """Refuses a name that is no metric; `key` is the parameter. Raises `ParameterError`."""
     for name in names:
         if name not in known:
-            near = suggestions.hint(name, known)
-            raise ScenarioError(f'{key}: found "{name}"{near}, allowed: {", ".join(known)}')
+            reason = words.hint(name, known).strip()
+            raise ParameterError(key, name, ", ".join(known), reason=reason)
 
 
 def with_interval(mean: float, half_width: float) -> str:

@@ -1,10 +1,12 @@
-"""Files that appear whole or not at all, also where the disk is full or Ctrl-C comes."""
+"""Files that appear whole or not at all, also where the disk is full or Ctrl-C comes; and checks
+that a place for them can be written to, and does not have the result of something else."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import glob
+import hashlib
 import json
 import os
 import re
@@ -16,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forebay._base.output_folder import UNFINISHED
+from forebay._base.errors import OtherResultError, ParameterError
 
 #: How long the unfinished folder of another process is left alone, in seconds.
 UNFINISHED_S = 3600.0
@@ -304,3 +306,127 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+#: How a folder begins that is not whole yet.
+UNFINISHED = ".forebay-"
+A_FILE = "a file"
+
+
+def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:
+    """Refuse a directory that cannot be written to, before the time is spent.
+
+    `name` is that of the parameter. Raises `ParameterError`.
+    """
+    if reason := why_not_writable(Path(out)):
+        new = (
+            "a directory, new or not" if reason == A_FILE else "a directory that can be written to"
+        )
+        raise ParameterError(name, out, new, reason=reason)
+
+
+def why_not_writable(folder: Path) -> str:
+    """Why a folder cannot be made or written to, empty where it can; nothing of the trial is
+    left."""
+    path = folder.absolute()
+    try:
+        if path.exists() and not path.is_dir():
+            return A_FILE
+        existing = next(parent for parent in [path, *path.parents] if parent.exists())
+        # Permissions prove nothing: root has all of them, and cannot write in /proc.
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=existing):
+            pass
+    except OSError as error:
+        return reason_of(error)
+    return ""
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says, within a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
+def check_file(path: Path, name: str) -> None:
+    """Refuse a file that cannot be written, before the time is spent.
+
+    `name` is that of the parameter. Raises `ParameterError`.
+    """
+    new = not path.exists()
+    try:
+        # Permissions prove nothing: root has all of them.
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        expected = "a file that can be written, in a directory that exists"
+        raise ParameterError(name, path, expected, reason=reason_of(error)) from error
+
+
+def digest_of(facts: object) -> str:
+    """Return the digest of what a result depends on: texts, numbers, lists and tables of them."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def claim(
+    out: Path,
+    command: str,
+    digest: str,
+    *,
+    force: bool,
+    numbers: str = "metrics.json",
+    key: str = "digest",
+    name: str = "out",
+    seeds: int = 0,
+) -> None:
+    """Refuse a directory that has the result of something else, before the time is spent.
+
+    A result is replaced by one of the same digest, with as many seeds or more, and by that of the
+    same command, whose scenario may have been edited.
+
+    Parameters
+    ----------
+    out, command : Path, str
+        The directory, and the command that is to write to it.
+    digest : str
+        Digest of what its numbers depend on.
+    force : bool
+        True to replace any result.
+    numbers, key : str
+        The JSON file of a result, and its key that has the digest.
+    name : str
+        Name of the parameter in errors.
+    seeds : int
+        Seeds of each law at each point, where the digest does not have them.
+
+    Raises
+    ------
+    OtherResultError
+        If the directory has the result of something else, or one that a former version wrote
+        without a digest.
+    """
+    former = _former(out / numbers)
+    former_command, former_digest = str(former.get("command", "")), former.get(key)
+    if force or not former_command or former_command == command:
+        return
+    if former_digest == digest and seeds >= _seeds(former):
+        return
+    raise OtherResultError(name, out, former_command, undigested=former_digest is None)
+
+
+def _former(numbers: Path) -> dict[str, Any]:
+    """What a result says of itself; empty where there is none."""
+    try:
+        found = json.loads(numbers.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seeds(former: dict[str, Any]) -> int:
+    """How many seeds a result has; 0 where it does not say."""
+    try:
+        return len({run["seed"] for run in former["runs"]})
+    except (KeyError, TypeError):
+        return 0

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from forebay._native import ScenarioError, number_and_unit
+from forebay._base.errors import ParameterError, ScenarioError
+from forebay._native import number_and_unit
 
 if TYPE_CHECKING:
     from forebay._native import ParamInfo
@@ -50,7 +51,7 @@ RATES = [
 
 
 #: Keys to set on top of a scenario, with their values: a table, "KEY=VALUE" texts, or pairs.
-Sets = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
+Overrides = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
 
 #: Base units that have another name in words.
 NAMES = {"p": "packets", "B": "bytes"}
@@ -165,20 +166,20 @@ def listed(value: object) -> list[Any]:
     return list(value)
 
 
-def set_pairs(sets: Sets) -> list[tuple[str, str]]:
+def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
     """Return keys and values as the reader of scenarios takes them; one text is one pair. Raises
-    `ScenarioError`."""
-    if isinstance(sets, str):
-        return set_pairs([sets])
-    if isinstance(sets, Mapping):
-        return [(key, toml(value)) for key, value in sets.items()]
+    `ParameterError`."""
+    if isinstance(overrides, str):
+        return set_pairs([overrides])
+    if isinstance(overrides, Mapping):
+        return [(key, toml(value)) for key, value in overrides.items()]
     pairs = []
-    for item in sets:
+    for item in overrides:
         key, separator, value = (
             item.partition("=") if isinstance(item, str) else (item[0], "=", toml(item[1]))
         )
         if not separator or not key.strip():
-            raise ScenarioError(f'--set: found "{item}", allowed: KEY=VALUE')
+            raise ParameterError("overrides", item, "KEY=VALUE")
         pairs.append((key.strip(), value.strip()))
     return pairs
 

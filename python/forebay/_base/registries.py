@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 
 if TYPE_CHECKING:
     from forebay._native import LawEntry, ParamInfo, RegistryEntry, SenderEntry
@@ -31,9 +31,9 @@ def senders() -> dict[str, SenderEntry]:
 
 
 def law(name: str) -> LawEntry:
-    """The law of this name. Raises `ScenarioError`."""
+    """The law of this name. Raises `ParameterError`."""
     if name not in laws():
-        raise ScenarioError(f'law: found "{name}", allowed: {", ".join(laws())}')
+        raise ParameterError("law", name, ", ".join(laws()))
     return laws()[name]
 
 
@@ -44,7 +44,7 @@ def baseline() -> LawEntry:
 
 
 def parameter(law_name: str, name: str) -> ParamInfo | None:
-    """A parameter of a law; None for one that the law does not have. Raises `ScenarioError`."""
+    """A parameter of a law; None for one that the law does not have. Raises `ParameterError`."""
     return next((one for one in law(law_name)["params"] if one["name"] == name), None)
 
 

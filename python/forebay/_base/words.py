@@ -1,9 +1,10 @@
-"""Quantities and laws in words."""
+"""Quantities, laws and proposals in words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from forebay._base import quantities
 
@@ -75,3 +76,10 @@ def listed(names: Sequence[str], most: int = 4) -> str:
         names = [*names[:most], f"{len(names) - most} more"]
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def hint(name: str, known: Iterable[str], most: int = 1) -> str:
+    """The end of a message, with a space before it: the names nearest to this one, if any is."""
+    near = get_close_matches(name, list(known), most)
+    named = " or ".join(f'"{one}"' for one in near)
+    return f" (did you mean {named}?)" if near else ""

@@ -18,18 +18,18 @@ from forebay._base.progress import Progress
 from forebay._base.publication import publish
 from forebay._native import ScenarioError
 from forebay.campaign.study_points import Row, StudySource
-from forebay.experiment import memory
-from forebay.experiment.engine import run_name
+from forebay.experiment import execution
+from forebay.experiment.engines import run_name
 from forebay.experiment.execution import POLL_S
 from forebay.experiment.run_rows import law_at_point
-from forebay.experiment.store_segments import again
+from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from forebay._native import Fault, Run
     from forebay.campaign.study_points import Gains, Points, PointsPart
-    from forebay.experiment.engine import Extras, RunningBatch
+    from forebay.experiment.engines import Extras, RunningBatch
     from forebay.experiment.run_rows import LawAtPoint
     from forebay.experiment.store import Store
 
@@ -431,7 +431,7 @@ class Tasks:
         return rows, runs.height, configs.height - fresh.height
 
     def _task(self, part: PointsPart, missing: list[tuple[int, int, str, int]]) -> Task:
-        memory.check(part.plan, 1, samples=False)
+        execution.check_memory(part.plan, 1, samples=False)
         runs, laws, labels = [], {}, {}
         several = len(self.points) > 1
         for point, law, config, seed in missing:

@@ -25,7 +25,7 @@ from forebay.campaign.claims import Claim, Paper, PaperExperiment
 from forebay.experiment import engines, execution
 from forebay.experiment import experiment as experiments
 from forebay.experiment import store_choice as choice
-from forebay.experiment.engine import PACKETS, check_repeatable
+from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.experiment import Experiment
 from forebay.experiment.result import Result, whole_result
 from forebay.scenario import names
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._native import PointInfo, Run
     from forebay.campaign.claims import Paper, Window
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
     from forebay.experiment.store import Store
@@ -228,19 +228,19 @@ def plan_readings(
     paper: Paper,
     *,
     seeds: int | None = None,
-    sets: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     engine: Engine = PACKETS,
 ) -> list[PlannedReplay]:
-    """Read every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
-    runs."""
+    """Read every scenario of a paper, for an engine. `overrides` are keys for all of them, to
+    shorten runs."""
     planned = []
     for one in paper.experiments:
-        readings = {"": _reading(one, sets or {}, [], seeds, engine)}
+        readings = {"": _reading(one, overrides or {}, [], seeds, engine)}
         used = {name for claim in one.claims for name in claim.variants}
         used |= {figure.variant for figure in one.figures}
         for name, variant in one.variants.items():
             if name in used:
-                both = {**variant.sets, **(sets or {})}
+                both = {**variant.sets, **(overrides or {})}
                 readings[name] = _reading(one, both, variant.laws, seeds, engine)
         planned.append(PlannedReplay(one, readings))
     return planned
@@ -248,14 +248,14 @@ def plan_readings(
 
 def _reading(
     one: PaperExperiment,
-    sets: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     laws: list[str],
     seeds: int | None,
     engine: Engine,
 ) -> Experiment:
-    texts = [f"{key}={quantities.toml(value)}" for key, value in sets.items()]
+    texts = [f"{key}={quantities.toml(value)}" for key, value in overrides.items()]
     path = names.shown(one.scenario)
-    return experiments.read(path, laws=laws or None, sets=texts, seeds=seeds, engine=engine)
+    return experiments.read(path, laws=laws or None, overrides=texts, seeds=seeds, engine=engine)
 
 
 def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:
@@ -370,7 +370,7 @@ class Replay:
     ) -> Iterator[ReplayedPaper]:
         """Make the runs that `store` does not have, and judge paper after paper.
 
-        Raises `execution.RunFailedError`; what had finished is in the store, also after Ctrl-C.
+        Raises `RunError`; what had finished is in the store, also after Ctrl-C.
         """
         # The longest first, so that no core is left with one of them at the end.
         readings = sorted(self.readings, key=_longest, reverse=True)
@@ -393,7 +393,7 @@ def _longest(experiment: Experiment) -> float:
 def plan(
     paper: str,
     seeds: int | None = None,
-    sets: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
     experiments: Path | None = None,
     engine: str = engines.NAMES[0],
 ) -> Replay:
@@ -410,14 +410,17 @@ def plan(
     check_repeatable(by)
     return Replay(
         chosen,
-        {one.name: plan_readings(one, seeds=seeds, sets=sets or {}, engine=by) for one in chosen},
+        {
+            one.name: plan_readings(one, seeds=seeds, overrides=overrides or {}, engine=by)
+            for one in chosen
+        },
     )
 
 
 def replay(
     paper: str,
     seeds: int | None = None,
-    sets: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
     threads: int | None = None,
     engine: str = engines.NAMES[0],
 ) -> list[ReplayedPaper]:
@@ -425,13 +428,13 @@ def replay(
 
     paper: its name, such as "pd-red", or "all".
     seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.
-    sets: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
+    overrides: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
     threads: threads to run on; all cores if None.
     engine: what makes the runs: see `forebay.run`.
 
-    Raises `ScenarioError`, and `RunFailedError` for a run that fails.
+    Raises `ScenarioError`, and `RunError` for a run that fails.
     """
-    wanted = plan(paper, seeds, sets, engine=engine)
+    wanted = plan(paper, seeds, overrides, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
     with (
         temporary_folder() as folder,

@@ -17,7 +17,7 @@ import polars as pl
 
 from forebay._base import progress
 from forebay._base.metrics import COST, METRICS
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 from forebay.campaign.making import StudyProgress, Threads, make
 from forebay.campaign.study import Study
@@ -27,12 +27,12 @@ from forebay.experiment import run_rows as rows
 from forebay.experiment import store_choice as choice
 from forebay.experiment.execution import cores
 from forebay.experiment.experiment import Source
-from forebay.experiment.store_segments import again
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment.store import Designs
+from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay.campaign.making import Workers
     from forebay.campaign.study_points import Points, PointsPart
     from forebay.experiment.store import Store
@@ -226,7 +226,7 @@ def study(
     scenario: Source,
     *,
     laws: str | Prototype | Sequence[str | Prototype] = (),
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     store: str | os.PathLike[str] | None = None,
     on: str = "threads",
@@ -235,8 +235,8 @@ def study(
 ) -> Study:
     """Return the runs of a study; those that the store does not have are made.
 
-    scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
-    as there; of a law in Python the contents of its file count, and not what that imports.
+    scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, overrides,
+    seeds: as there; of a law in Python the contents of its file count, and not what that imports.
     store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
     on: "threads", "dask" for a cluster of this machine that nobody else can use, or the address of
     a Dask scheduler. Whoever can reach the port of a tcp:// scheduler can run programs as you and
@@ -249,7 +249,7 @@ def study(
     # Looked into first, and written to once the scenario is known to be sound.
     found = choice.of_study(store)
     by, kept = engines.named(engine, "engine"), Designs(found)
-    points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=kept, engine=by)
+    points = Points(scenario, laws=laws, overrides=overrides, seeds=seeds, kept=kept, engine=by)
     found.check_writable()
     with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         grown = grow(points, found, where, watch=lambda now, _: watch(now))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from forebay._base import quantities, statistics, suggestions
+from forebay._base import quantities, statistics, words
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, steady_state
-from forebay.experiment.store_segments import again
+from forebay.experiment.store_files import again
 from forebay.experiment.table import RunTable, to_pandas
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Study:
         for axis in axes:
             if axis not in self.axes:
                 allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                near = suggestions.hint(axis, self.axes)
+                near = words.hint(axis, self.axes)
                 raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
 
     @again

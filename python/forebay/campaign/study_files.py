@@ -19,7 +19,7 @@ from forebay._base.publication import publish
 from forebay._base.terminal_table import Column, RowGroup
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.experiment.table import EMPTY, Cell
-from forebay.report import terminal
+from forebay.report import tables
 from forebay.report.tables import (
     DIFFERENCES_NOTE,
     Table,
@@ -72,7 +72,7 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     alone = "one seed: no interval; --add-seeds 4 gives one"
     note = f"means over all points; {interval if study.most_seeds > 1 else alone}"
     console.print(Text(note, style="dim"))
-    terminal.warnings(console, study.warnings)
+    tables.warnings(console, study.warnings)
 
 
 def gains_table(study: Study) -> Table | None:

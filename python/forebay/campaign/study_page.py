@@ -22,9 +22,8 @@ from forebay.campaign.study import Effect, effects
 from forebay.experiment.table import EMPTY, Cell, RunTable
 from forebay.report import answers, parts
 from forebay.report.plot import Plot, one_panel, styled
-from forebay.report.report import Differences
 from forebay.report.style import COLOURS, DASHES, MARKERS
-from forebay.report.tables import DIFFERENCES_NOTE, Table, cells_table
+from forebay.report.tables import DIFFERENCES_NOTE, Differences, Table, cells_table
 from forebay.report.templates import html as page_html
 
 if TYPE_CHECKING:

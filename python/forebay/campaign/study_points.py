@@ -17,17 +17,16 @@ from forebay._base import quantities
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.engine import PACKETS, check_repeatable
+from forebay.experiment import store as designs
+from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
-from forebay.experiment.store_place import sealed_name
+from forebay.experiment.store_files import sealed_name
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import GainsRequest, Parameter, Plan, Sweep
-    from forebay.experiment.engine import Engine
-    from forebay.experiment.store import Store
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.engines import Engine
+    from forebay.experiment.store import Designs, Store
     from forebay.scenario.python_laws import Prototype
 
 #: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
@@ -40,11 +39,6 @@ LISTED = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
 Row = list[object]
 #: Numbers of laws at a point: of each its number in the file, and its parameters.
 Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
-#: What of a request decides a design.
-OF_LAW = ("kind", "given", "per_flow")
-OF_LINK = (
-    "rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "short_flows", "other_bps", "tcp",
-)  # fmt: skip
 
 
 class PointGains:
@@ -70,7 +64,7 @@ class PointGains:
         first: dict[int, list[tuple[str, Parameter]]] = {}
         for request in (request for asked in self._trial for request in asked):
             if request.law not in first:
-                first[request.law] = self._designed(request)
+                first[request.law] = automatic_gains.numbers(request, self.kept)
         gains = [[(request.law, first[request.law]) for request in asked] for asked in self._trial]
         # The first row is the first point.
         self._made[0] = gains[0]
@@ -82,7 +76,9 @@ class PointGains:
             return []
         if index not in self._made:
             requests = self._requests(index)
-            self._made[index] = [(request.law, self._designed(request)) for request in requests]
+            self._made[index] = [
+                (request.law, automatic_gains.numbers(request, self.kept)) for request in requests
+            ]
         return self._made[index]
 
     def ready(self, which: Sequence[int]) -> bool:
@@ -92,26 +88,16 @@ class PointGains:
             index in self._made
             or (
                 kept is not None
-                and all(kept.get(_digest(request)) is not None for request in self._requests(index))
+                and all(
+                    automatic_gains.kept_numbers(request, kept) is not None
+                    for request in self._requests(index)
+                )
             )
             for index in which
         )
 
     def _requests(self, index: int) -> list[GainsRequest]:
         return self._sweep.gains_requests(self._sweep.row(index))
-
-    def _designed(self, request: GainsRequest) -> list[tuple[str, Parameter]]:
-        digest = _digest(request)
-        numbers = self.kept.get(digest) if self.kept else None
-        if numbers is None:
-            numbers = dict(automatic_gains.fitted(request).params)
-            if self.kept:
-                self.kept.put(digest, numbers)
-        return list(numbers.items())
-
-
-def _digest(request: GainsRequest) -> str:
-    return designs.digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})
 
 
 @dataclass(frozen=True)
@@ -121,7 +107,7 @@ class StudySource:
 
     name: str
     text: bytes
-    sets: tuple[tuple[str, str], ...]
+    overrides: tuple[tuple[str, str], ...]
     laws: tuple[str | Prototype, ...]
     #: files that the scenario names
     files: tuple[tuple[str, bytes], ...]
@@ -135,7 +121,7 @@ class StudySource:
         return _native.plan(
             self.text,
             self.name,
-            sets=list(self.sets),
+            overrides=list(self.overrides),
             laws=list(self.laws),
             seeds=seeds,
             read=dict(self.files).get,
@@ -179,8 +165,8 @@ class PointsPart:
 class Points:
     """Everything that a study runs, with `seeds` seeds each.
 
-    source, laws, sets, seeds: as `forebay.run` takes them. kept: the designs that a store has; new
-    ones go there. engine: what makes the runs.
+    source, laws, overrides, seeds: as `forebay.run` takes them. kept: the designs that a store has;
+    new ones go there. engine: what makes the runs.
     """
 
     def __init__(
@@ -188,7 +174,7 @@ class Points:
         source: experiment.Source,
         *,
         laws: str | Prototype | Sequence[str | Prototype] = (),
-        sets: Sets = (),
+        overrides: Overrides = (),
         seeds: int | None = None,
         kept: Designs | None = None,
         engine: Engine = PACKETS,
@@ -199,13 +185,13 @@ class Points:
         #: what makes the runs, for the store
         self.made = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(sets)
+        pairs = quantities.set_pairs(overrides)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(
             text,
             name,
-            sets=pairs,
+            overrides=pairs,
             laws=laws,
             seeds=1,
             read=files,
@@ -257,13 +243,15 @@ class Points:
     @cached_property
     def digest(self) -> str:
         """Hash of all that the runs depend on, their seeds aside."""
-        sets = [f"{key}={value}" for key, value in self.source.sets]
+        overrides = [f"{key}={value}" for key, value in self.source.overrides]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
-        whole = [self.text, sets, laws, self._prototypes, *self.made.told]
+        whole = [self.text, overrides, laws, self._prototypes, *self.made.told]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        hash_.update((designs.version() if self.gains.laws else _native.__version__).encode())
+        hash_.update(
+            (designs.designs_version() if self.gains.laws else _native.__version__).encode()
+        )
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from forebay._base import progress, quantities, registries
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
+from forebay._base.publication import digest_of
 from forebay._base.statistics import Best
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.experiment import descriptions, engines, execution
@@ -25,7 +26,7 @@ from forebay.scenario import python_laws
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._base.statistics import Best
     from forebay._native import PointInfo, Run
     from forebay.campaign.suite_scenarios import Link, Scenario, Settings
@@ -337,6 +338,11 @@ class PlannedSuite:
     link: Link
     scenarios: Sequence[Scenario]
 
+    def digest(self) -> str:
+        """Return the digest of what the numbers depend on, seeds included."""
+        runs = [(one.experiment.digest, one.experiment.plan.seeds) for one in self.scenarios]
+        return digest_of([self.settings.name, str(self.link), runs])
+
     def run(
         self,
         threads: int | None = None,
@@ -377,7 +383,7 @@ def planned(
     only: str | Sequence[str] | None = None,
     link: str | None = None,
     seeds: int | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     engine: str = engines.NAMES[0],
 ) -> PlannedSuite:
     """Read and check a suite; arguments and errors as of `suite`."""
@@ -387,7 +393,7 @@ def planned(
     at = settings.link if link is None else scenarios.link(link)
     loaded_laws = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
     by, files = engines.named(engine), settings.scenarios(quantities.listed(only))
-    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, sets, by)
+    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, overrides, by)
     return PlannedSuite(settings, at, planned_scenarios)
 
 
@@ -398,7 +404,7 @@ def suite(
     link: str | None = None,
     seeds: int | None = None,
     threads: int | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     engine: str = engines.NAMES[0],
 ) -> Suite:
     """Run every scenario of a suite under every law, and return its cases and averages.
@@ -410,12 +416,12 @@ def suite(
     link: another link, its rate and its delay one way, such as "50Mbit/s,20ms".
     seeds: number of seeds, 1 to `seeds`; the suite's if None.
     threads: threads to run on; all cores if None.
-    sets: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
+    overrides: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
     engine: what makes the runs: see `forebay.run`.
 
     An interruption, and a run that fails, stop the others; what had finished is in the result,
     which says so (`interrupted`, `faults`). Raises `ScenarioError`.
     """
-    made = planned(name, laws, only, link, seeds, sets, engine)
+    made = planned(name, laws, only, link, seeds, overrides, engine)
     with progress.bar(only_on_terminal=True) as watch:
         return made.run(threads, watch)

@@ -21,7 +21,7 @@ from forebay._native import __version__
 from forebay.campaign.suite import SUITE_METRICS, advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
 from forebay.report import parts, result_files, style
-from forebay.report.page_figures import FIGURES, PageFigure, render_all
+from forebay.report.pages import FIGURES, PageFigure, render_all
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.tables import Table, cells_table
 from forebay.report.templates import html
@@ -109,6 +109,8 @@ class About:
     settings: Settings
     link: Link
     command: str
+    #: digest of what the numbers depend on
+    digest: str = ""
 
 
 def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
@@ -138,6 +140,7 @@ def write_numbers(suite: Suite, about: About, out: Path) -> None:
         "forebay": __version__,
         "title": about.settings.title,
         "command": about.command,
+        "digest": about.digest,
         "link": str(about.link),
         "partial": suite.partial,
         "cases": suite.lines(),

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError, quantity
-from forebay.experiment.engine import PACKETS, chosen_by
+from forebay.experiment.engines import PACKETS, chosen_by
 from forebay.experiment.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenario import names as named
 from forebay.scenario.builder import Law
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
-    from forebay.experiment.engine import Engine
+    from forebay._base.quantities import Overrides
+    from forebay.experiment.engines import Engine
     from forebay.scenario.python_laws import Prototype
 
 SETTINGS = named.SUITE
@@ -193,10 +193,10 @@ def plan(
     chosen: Sequence[str | Prototype],
     at: Link,
     seeds: int | None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     engine: Engine = PACKETS,
 ) -> list[Scenario]:
-    """The scenarios in these files under the chosen laws, at a link, with `sets` on top of them.
+    """The scenarios in these files under the chosen laws, at a link, with `overrides` on top.
 
     Rates follow the link, those of calls aside: a call has the rate that it has. The usual round
     trip becomes that of the link, others stay. Buffers are the product of the rate and the longest
@@ -210,7 +210,7 @@ def plan(
         for law in laws(settings, names, at)
         for name, text in law.params
     ]
-    pairs = [*designed, *quantities.set_pairs(sets)]
+    pairs = [*designed, *quantities.set_pairs(overrides)]
     packet_bytes = round(quantity(SETTINGS, settings.packet, "size"))
     here = settings.link
     planned = []
@@ -219,7 +219,7 @@ def plan(
         found = _native.plan(
             text,
             shown,
-            sets=pairs,
+            overrides=pairs,
             laws=list(chosen),
             seeds=seeds,
             read=FilesBeside(path),

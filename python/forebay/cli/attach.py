@@ -155,12 +155,12 @@ def stats(
 
     from forebay.linux import law_statistics as statistics
 
-    heading: list[str] = []
+    widths: list[int] = []
     while True:
         with _kernel():
             all_counts = [statistics.seen(device)] if device else statistics.all_seen()
-            notes = [] if heading else [statistics.hidden(counts) for counts in all_counts]
-        if not heading:
+            notes = [] if widths else [statistics.hidden(counts) for counts in all_counts]
+        if not widths:
             _print_problems()
         for note in filter(None, notes):
             print(note, file=sys.stderr)
@@ -174,10 +174,10 @@ def stats(
         elif prometheus:
             print(statistics.prometheus(all_counts), end="", flush=True)
         else:
-            heading = _show(all_counts, heading)
+            widths = _show(all_counts, widths)
         if not watch:
             return
-        heading = heading or ["shown"]
+        widths = widths or [0]
         time.sleep(1)
 
 
@@ -229,8 +229,8 @@ def _print_problems() -> None:
         print(problem, file=sys.stderr)
 
 
-def _show(all_counts: list[LawCounts], heading: list[str]) -> list[str]:
-    """Print a table, without its heading where that is as `heading`; return the heading."""
+def _show(all_counts: list[LawCounts], former: list[int]) -> list[int]:
+    """Print a table, without headings if its columns are as wide as before; return the widths."""
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Column, RowGroup
     from forebay.cli.options import console
@@ -259,11 +259,7 @@ def _show(all_counts: list[LawCounts], heading: list[str]) -> list[str]:
         for counts in all_counts
     ]
     columns = [Column.from_heading(head) for head in heads]
-    screen = console()
-    lines = list(terminal_table.table(columns, [RowGroup(rows)], screen.width))
-    rule = next((at for at, line in enumerate(lines) if line.plain.startswith("─")), -1)
-    above = [line.plain for line in lines[: rule + 1]]
-    repeated = bool(above) and above == heading
-    for line in lines[rule + 1 : rule + 1 + len(rows)] if repeated else lines:
-        screen.print(line, soft_wrap=True)
-    return above
+    screen, groups = console(), [RowGroup(rows)]
+    widths = terminal_table.fitting_widths(columns, groups, screen.width)
+    terminal_table.show(screen, columns, groups, header=not widths or widths != former)
+    return widths

@@ -23,19 +23,21 @@ def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOption
     b B: Another one.
     out: Folder for the page and the numbers; results/compare-A-B if it is left out.
     """
+    from forebay._base.publication import digest_of
     from forebay.comparison import comparison_page as page
     from forebay.comparison.compare import compare as compared
 
     found = compared(a, b, metric_names(metric))
     command = command_line()
     default = f"compare-{a.resolve().name}-{b.resolve().name}"
-    call = Invocation.begun(output, default, command, numbers=page.NUMBERS)
+    asked = digest_of([a.resolve(), b.resolve()])
+    call = Invocation.begun(output, default, command, digest=lambda: asked, numbers=page.NUMBERS)
     if call.as_json:
         print(json.dumps(found.to_dict()))
     else:
         page.show(console(), found)
     if call.folder is not None:
         with call.drawing("the table is all that there is"):
-            written = page.write(found, call.folder, command)
+            written = page.write(found, call.folder, command, call.digest)
         call.tell("Page", written)
         call.show(written)

@@ -26,7 +26,7 @@ def figure(
     name [NAME]...: Figures to draw; without any, their names.
     out: Where they go.
     """
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay._base.publication import publish
     from forebay.campaign.control_figures import FIGURES
     from forebay.report import style as styles
@@ -39,7 +39,7 @@ def figure(
     for each in name:
         if each not in FIGURES:
             raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
-    output_folder.check(out)
+    publication.check_folder(out)
     drawn = [FIGURES[each]().files(each) for each in name]
     for file in publish(out, {file: data for files in drawn for file, data in files.items()}):
         print(f"Figure: {file}")

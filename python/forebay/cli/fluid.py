@@ -88,9 +88,9 @@ def fluid(
         read = packets.experiments(source, law or (), set_ or (), seeds)
         packets.check_step(read[0], step_at)
     else:
-        sets = traces.with_windows(set_ or ())
+        overrides = traces.with_windows(set_ or ())
         engine = Fluid(sawtooth)
-        read = [experiment.read(source, laws=law, sets=sets, seeds=1, engine=engine)]
+        read = [experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)]
     for line in read[0].designed:
         print(line, file=sys.stderr)
     call = Invocation.begun(output, f"{result_name(file)}-fluid")
@@ -114,9 +114,9 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     """Draws the figures, prints the table, and what a reader must know of it."""
     from forebay._base.publication import publish
     from forebay.experiment import descriptions
-    from forebay.fluid import packets, picture
+    from forebay.fluid import packets
     from forebay.fluid.traces import Traces
-    from forebay.report import terminal
+    from forebay.report import tables
 
     rows: list[Row]
     if len(results) > 1:
@@ -130,11 +130,7 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     else:
         traces = Traces(results[0])
         rows = traces.rows()
-        by_law = sorted(traces, key=lambda trace: trace.law)
-        figures = {
-            name: picture.draw(list(group), traces.plan)
-            for name, group in groupby(by_law, key=lambda trace: trace.law)
-        }
+        figures = {name: traces.plot(name) for name in sorted({trace.law for trace in traces})}
     if call.folder is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
         publish(call.folder, {name: data for files in drawn for name, data in files.items()})
@@ -149,8 +145,8 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     print("means over the time of measurement" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
-        terminal.who_gets_what(console(), result, title)
-    terminal.warnings(console(), descriptions.warnings(results[0]))
+        tables.who_gets_what(console(), result, title)
+    tables.warnings(console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
 
 

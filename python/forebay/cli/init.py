@@ -52,7 +52,7 @@ def init(
     device NAME: The router's device towards the line, in the printed commands.
     force: Replace a file that is there.
     """
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay.experiment import experiment
     from forebay.guide import starter
 
@@ -87,7 +87,7 @@ def init(
         return
     if file.exists() and not file.is_dir() and not force:
         raise ScenarioError(f"{file}: it exists; --force replaces it")
-    output_folder.check_file(file, "FILE")
+    publication.check_file(file, "FILE")
     file.write_text(draft.text, encoding="utf-8")
     print(f"Wrote {file}. Run it:  forebay run {file}")
 

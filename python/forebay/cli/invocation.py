@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from forebay._base import signals
-from forebay._base.output import outlive_reader
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -25,6 +24,7 @@ from forebay.cli.options import (
     StoreOptions,
     open_page,
 )
+from forebay.cli.output import outlive_reader
 
 if TYPE_CHECKING:
     from forebay.experiment.execution import Execution
@@ -66,31 +66,42 @@ class Invocation:
     #: Standard output is for programs: no table, no sentence.
     as_json: bool
     opens: bool = False
+    #: Digest of what the result depends on, for `publication.claim`; empty without a folder.
+    digest: str = ""
 
     @classmethod
     def begun(
-        cls, output: OutputOptions, default: str | None, command: str = "", **claim: Any
+        cls,
+        output: OutputOptions,
+        default: str | None,
+        command: str = "",
+        *,
+        digest: Callable[[], str] = str,
+        **claim: Any,
     ) -> Invocation:
         """Chooses `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
 
-        command: the line that repeats this; with it, a folder that has the result of another
-        command is refused (`output_folder.claim`, which gets `claim`, too). Raises `ScenarioError`.
+        command: the line that repeats this; with it, a folder that has the result of something
+        else is refused: see `publication.claim`, which gets what `digest` returns, and `claim`.
+        Raises `ParameterError`.
         """
-        from forebay._base import output_folder
+        from forebay._base import publication
         from forebay.report import style
 
         style.use(output.style)
-        folder = output.out
+        folder, of = output.out, ""
         if folder is None and default is not None and not output.as_json:
             folder = RESULTS / default
         if folder is not None:
             # What has been found is written also where nobody reads on.
             outlive_reader()
-            output_folder.check(folder)
+            publication.check_folder(folder)
             if command:
+                of = digest()
                 force = isinstance(output, ReportOptions) and output.force
-                output_folder.claim(folder, command, force=force, **claim)
-        return cls(folder, output.as_json, isinstance(output, ReportOptions) and output.open_)
+                publication.claim(folder, command, of, force=force, **claim)
+        opens = isinstance(output, ReportOptions) and output.open_
+        return cls(folder, output.as_json, opens, of)
 
     def store(self, runs: StoreOptions) -> Store | None:
         """The store of runs; without a folder none that nobody has asked for."""

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._base import registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 from forebay.cli import completion
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, print_table
 
 if TYPE_CHECKING:
-    from forebay._native import RegistryEntry
+    from rich.console import Console
+
+    from forebay._native import ParamInfo, RegistryEntry
 
 LawNames = Annotated[list[str] | None, typer.Argument(autocompletion=completion.laws)]
 QueueNames = Annotated[list[str] | None, typer.Argument(autocompletion=completion.queues)]
@@ -82,6 +84,42 @@ def _list(
         group = "laws" if example is _law_example else "queues"
         screen.print(f"forebay {group} NAME shows one whole", style="dim")
         return
-    from forebay.report import terminal
+    _show(console(), entries, example)
 
-    terminal.registry(console(), entries, example)
+
+def _show(
+    screen: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
+) -> None:
+    """Print one table per entry, with meaning and range of each parameter, and a command to try."""
+    from rich.text import Text
+
+    from forebay._base import quantities, terminal_table
+    from forebay._base.terminal_table import Column, RowGroup
+
+    columns = [
+        *(Column("parameter", left=True), Column("default")),
+        *(Column("range", left=True), Column("meaning", sentence=True)),
+    ]
+    for entry in entries:
+        screen.print(Text.assemble((entry["name"], "bold cyan"), "  ", (entry["title"], "bold")))
+        screen.print(Text(entry["source"], style="dim"))
+        if entry["equation"]:
+            screen.print(Text(entry["equation"]))
+        rows = [
+            [param["name"], _default(param), quantities.parameter_range(param), param["doc"]]
+            for param in entry["params"]
+        ]
+        if rows:
+            terminal_table.show(screen, columns, [RowGroup(rows)])
+        else:
+            screen.print("no parameters\n")
+    screen.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
+
+
+def _default(param: ParamInfo) -> str:
+    """Return the default as in a scenario, without the quotes: "200p", "6.25ms"."""
+    if param["default"] is None:
+        return "required"
+    if isinstance(param["default"], float) and not param["unit"]:
+        return f"{param['default']:g}"
+    return param["default_text"]

@@ -96,7 +96,7 @@ def link(
     flent DIR: Write each direction there as a data file of flent, NAME.flent.gz.
     quiet: Print only errors and void runs.
     """
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay.linux.link_settings import OPTIONS, designed
 
     for name in ("set", "set_up"):
@@ -107,7 +107,7 @@ def link(
         for line in lines:
             _say(line)
     if out is not None:
-        output_folder.check(out)
+        publication.check_folder(out)
     # The live view takes the terminal; what the programs write waits in a file.
     view = watch and sys.stdin.isatty() and sys.stdout.isatty()
     if view and not command:
@@ -124,9 +124,9 @@ def link(
                 _say(f"http://{ready.metrics}/metrics")
 
     if flent is not None:
-        output_folder.check(flent, "--flent")
+        publication.check_folder(flent, "flent")
     if pcap is not None:
-        output_folder.check(pcap, "--pcap")
+        publication.check_folder(pcap, "pcap")
         pcap.mkdir(parents=True, exist_ok=True)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"

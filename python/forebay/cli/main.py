@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import output, signals
+from forebay._base import signals
+from forebay._base.errors import ParameterError, ScenarioError
+from forebay.cli import output
 
 if TYPE_CHECKING:
     import typer
@@ -98,7 +100,6 @@ def _run(arguments: list[str]) -> int:
     import typer
 
     from forebay._base import input_file
-    from forebay._native import ScenarioError
     from forebay.cli.app import app
 
     try:
@@ -109,7 +110,7 @@ def _run(arguments: list[str]) -> int:
         whole = app(called if listed else None, listed=listed)
         return whole(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
-        print(error, file=sys.stderr)
+        print(with_option(error), file=sys.stderr)
         return BAD_INPUT
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
         # Names that are not UTF-8 have surrogates in Python; not every library and program takes
@@ -143,6 +144,19 @@ def _run(arguments: list[str]) -> int:
         return FAILED
 
 
+#: Options that have another name than the parameter of the library.
+OPTIONS = {"laws": "--law", "overrides": "--set"}
+
+
+def with_option(error: ScenarioError) -> str:
+    """Return an error's line, in which the option stands for the library's parameter."""
+    if not isinstance(error, ParameterError):
+        return str(error)
+    name = error.name
+    # An argument, such as FILE, has no option.
+    return error.text(name if name.isupper() else OPTIONS.get(name, f"--{name.replace('_', '-')}"))
+
+
 def _not_utf8(names: list[str]) -> str:
     """Return the first name that is not UTF-8; empty if there is none."""
     return next((name for name in names if not _is_utf8(name)), "")
@@ -172,8 +186,6 @@ PATHS = ("--out", "--page", "--pcap", "--flent", "--control", "--link", "--exper
 
 def _no_empty_path(arguments: list[str]) -> None:
     """Raises `ScenarioError` for a path that is empty, as of a shell variable that is not set."""
-    from forebay._native import ScenarioError
-
     # What follows belongs to the command behind a link.
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for option, value in zip(own, [*own[1:], None], strict=False):

@@ -175,9 +175,9 @@ def open_page(page: Path) -> None:
             webbrowser.open(page.absolute().as_uri())
 
 
-def settings(sets: Sequence[str] | None) -> dict[str, str]:
+def settings(overrides: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE options as a table."""
-    return dict(quantities.set_pairs(sets or ()))
+    return dict(quantities.set_pairs(overrides or ()))
 
 
 def metric_names(given: Sequence[str] | None) -> list[str]:
@@ -185,7 +185,7 @@ def metric_names(given: Sequence[str] | None) -> list[str]:
     from forebay._base.metrics import check_metrics
 
     names = [name.strip() for some in given or () for name in some.split(",")]
-    check_metrics(names, key="--metric")
+    check_metrics(names)
     return names
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from forebay._base import signals
+from forebay._base.errors import RunError
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
@@ -62,7 +63,7 @@ def replay(
     set_: Set a key in every experiment, such as traffic.0.min_rto=1s.
     experiments DIR: Where the papers' experiments are.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay._base.publication import publish_file
     from forebay.campaign import replay as replays
     from forebay.experiment import execution
@@ -73,7 +74,7 @@ def replay(
     if page is not None:
         if paper != replays.ALL:
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
-        output_folder.check_file(page, "--page")
+        publication.check_file(page, "page")
     with ExitStack() as stack:
         # Claims need the samples of all runs; without a store they are kept for this call alone.
         store = choice.store(making.store, without=making.no_store) or choice.at(
@@ -91,7 +92,7 @@ def replay(
                 from forebay.campaign import paper_page as pages  # draws: slow to load
 
                 publish_file(page, pages.summary(wanted.papers, found))
-        except execution.RunFailedError as failed:
+        except RunError as failed:
             print(failed, file=sys.stderr)
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
@@ -101,9 +102,11 @@ def replay(
             raise typer.Exit(signals.status()) from None
 
 
-def _command(one: ReplayedPaper, seeds: int | None, sets: list[str] | None, engine: str) -> str:
+def _command(
+    one: ReplayedPaper, seeds: int | None, overrides: list[str] | None, engine: str
+) -> str:
     other = None if engine == "packets" else engine
-    return repeating("replay", one.paper.name, seeds=seeds, set=sets, engine=other)
+    return repeating("replay", one.paper.name, seeds=seeds, set=overrides, engine=other)
 
 
 def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:

@@ -55,22 +55,23 @@ def run(
     as_json: Print one JSON object per run; files are written only with --out.
     flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
     """
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay.experiment import engines, experiment
     from forebay.report import result_files
 
     by, chosen_metrics = engines.named(engine), metric_names(metric)
     read = experiment.read(
-        file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
+        file, laws=given.law, overrides=given.set_ or (), seeds=given.seeds, engine=by
     )
     for line in read.designed:
         print(line, file=sys.stderr)
     if read.warning:
         print(read.warning, file=sys.stderr)
-    call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
+    name, seeds = result_name(file), len(read.plan.seeds)
+    call = Invocation.begun(output, name, read.command, digest=lambda: read.digest, seeds=seeds)
     out = call.folder
     if flent is not None:
-        output_folder.check(flent, "--flent")
+        publication.check_folder(flent, "flent")
     samples = out is not None or flent is not None
     load = _load if out is not None and not no_report else None
     (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
@@ -116,7 +117,7 @@ def _load() -> None:
     from scipy import special  # noqa: F401
 
     from forebay.control import plants  # noqa: F401
-    from forebay.report import moving, report, sweeps, terminal  # noqa: F401  # noqa: F401
+    from forebay.report import kinds, moving, pages  # noqa: F401
 
 
 def _metrics_alone(out: Path) -> str:
@@ -135,7 +136,7 @@ def _keep(
     and figures of thousands of runs.
     """
     from forebay._base import progress
-    from forebay.report import result_files, terminal
+    from forebay.report import result_files, tables
 
     many = len(result.runs) > MOST_TABLES
     drawn = report and result.found == len(result.runs) and result_files.is_current(result, out)
@@ -167,8 +168,8 @@ def _keep(
                 return True
         if show:
             screen = console()
-            terminal.results(screen, result)
-            screen.print(terminal.cost(result))
+            tables.results(screen, result)
+            screen.print(tables.cost(result))
             if result.found:
                 screen.print(f"{result.found} of {len(result.runs)} runs were in the store")
         if report and not drawn:

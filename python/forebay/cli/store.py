@@ -23,7 +23,7 @@ HELP = "Look into the store of runs, and tidy it up."
 def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay._base.terminal_table import Column
-    from forebay.experiment.store_contents import contents
+    from forebay.experiment.store import contents
 
     found = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
@@ -84,7 +84,7 @@ def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False)
     samples: Remove the samples, too, and keep the metrics.
     failed: Forget the runs that failed: they are run again.
     """
-    from forebay.experiment import store_contents as contents
+    from forebay.experiment import store as contents
 
     freed = contents.prune(_store(store), samples=samples, failed=failed)
     print(f"{_size(max(freed, 0))} freed")
@@ -98,13 +98,13 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     """
     import polars as pl
 
-    from forebay._base import output_folder
+    from forebay._base import publication
     from forebay._base.publication import publish_file
     from forebay.experiment.run_rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
-    output_folder.check_file(file, "FILE")
+    publication.check_file(file, "FILE")
     found = _store(store)
 
     def write(unfinished: Path) -> int:

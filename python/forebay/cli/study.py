@@ -83,7 +83,7 @@ def study(
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
     from forebay.experiment.execution import cores
-    from forebay.experiment.stored_designs import Designs
+    from forebay.experiment.store import Designs
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = studies.Until.read(until, most_seeds) if until else None
@@ -91,8 +91,8 @@ def study(
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store)
     by, kept = engines.named(engine), Designs(runs)
-    laws, sets = given.law or (), given.set_ or ()
-    points = Points(file, laws=laws, sets=sets, seeds=given.seeds, kept=kept, engine=by)
+    laws, overrides = given.law or (), given.set_ or ()
+    points = Points(file, laws=laws, overrides=overrides, seeds=given.seeds, kept=kept, engine=by)
     points.seeds += add_seeds
     if dry_run:
         _plan(points, runs, making.threads or cores())
@@ -100,7 +100,9 @@ def study(
     runs.check_writable()
     command = command_line()
     name = f"study-{result_name(file)}"
-    call = Invocation.begun(output, name, command, numbers="study.json", growing=True)
+    call = Invocation.begun(
+        output, name, command, digest=lambda: points.digest, numbers="study.json", key="study"
+    )
     with studies.workers(on, making.threads) as workers, _bar() as watch:
         grown = studies.grow(
             points, runs, workers, until=wanted, watch=watch, budget_s=budget_s,

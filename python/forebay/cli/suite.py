@@ -56,7 +56,7 @@ def suite(
     as_json: Print one JSON object per law and scenario; files are written only with --out.
     page FILE: Write the comparison as Markdown, too.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay._base.publication import publish_file
     from forebay.campaign import suite as suites
     from forebay.report import result_files
@@ -66,10 +66,10 @@ def suite(
         "suite", name, law=law, scenario=scenario, link=link, set=set_, seeds=seeds,
         engine=None if engine == "packets" else engine, page=page,
     )  # fmt: skip
-    call = Invocation.begun(output, wanted.settings.name, command)
+    call = Invocation.begun(output, wanted.settings.name, command, digest=wanted.digest)
     out = call.folder
     if page is not None:
-        output_folder.check_file(page, "--page")
+        publication.check_file(page, "page")
     with progress.bar() as watch:
         found = wanted.run(making.threads, watch, call.store(making))
 
@@ -81,7 +81,7 @@ def suite(
     if found.cases and (out is not None or page is not None):
         from forebay.campaign import suite_page as pages
 
-        about = pages.About(wanted.settings, wanted.link, command)
+        about = pages.About(wanted.settings, wanted.link, command, call.digest)
         if out is not None:
             pages.write_numbers(found, about, out)
         with call.drawing(

@@ -75,11 +75,13 @@ def tune(
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay._base import progress, quantities
+    from forebay._base import progress, publication, quantities
     from forebay.tuning import findings, page, tuning
 
     command = command_line()
-    call = Invocation.begun(output, "tune", command, numbers=page.JSON)
+    link, law_words = (rate, trace, rtt, flows, packet, buffer, tcp, set_), (law, gains, thorough)
+    asked = publication.digest_of([link, law_words, goal, for_, seeds, seed])
+    call = Invocation.begun(output, "tune", command, digest=lambda: asked, numbers=page.JSON)
     out = call.folder
     with progress.stages() as watch:
         result = tuning.tune(
@@ -91,14 +93,14 @@ def tune(
     writes = out is not None and bool(result.searched)
     told = findings.numbers(result)
     if out is not None and writes:
-        page.write_numbers(told, out, command)
+        page.write_numbers(told | {"digest": call.digest}, out, command)
     told["reasons"] = findings.reasons(result, told)
     if call.as_json:
         print(json.dumps(quantities.finite(told)))
     elif result.screened:
         _show(told, page.commands(result, out) if out is not None else [])
     if out is not None and writes:
-        page.write_numbers(told, out, command)
+        page.write_numbers(told | {"digest": call.digest}, out, command)
         with (
             call.drawing(f"{out / page.JSON} has the numbers"),
             progress.status("writing the page"),

@@ -49,13 +49,16 @@ def validate(
     out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
     as_json: Print one JSON object per law instead of tables.
     """
-    from forebay._base import output_folder, progress
+    from forebay._base import progress, publication
     from forebay.comparison import validate as validation
 
     command = command_line()
     if page is not None:
-        output_folder.check_file(page, "--page")
-    call = Invocation.begun(output, None, command)
+        publication.check_file(page, "page")
+    void = (void_lateness, void_rate)
+    taken = (given.law, given.set_, given.seeds)
+    asked = publication.digest_of([file, taken, engines, repeats, attempts, links, void])
+    call = Invocation.begun(output, None, command, digest=lambda: asked)
     names = [name.strip() for name in engines.split(",")]
     made = validation.validate(
         file, given.law, given.set_ or (), given.seeds, repeats, attempts, links, void_lateness,
@@ -95,7 +98,7 @@ def _report(
         if call.folder is not None:
             kept = f"{call.folder} has the numbers"
             with call.drawing(kept), progress.status("writing the report"):
-                pages.write_files(found, call.folder, command, *void)
+                pages.write_files(found, call.folder, command, *void, digest=call.digest)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
     if page is not None:

@@ -165,8 +165,13 @@ def show(console: Console, comparison: ResultComparison) -> None:
     console.print(Text(note, style="dim"))
 
 
-def write(comparison: ResultComparison, out: str | os.PathLike[str], command: str = "") -> Path:
-    """Write the page and the numbers; return where the page is."""
+def write(
+    comparison: ResultComparison,
+    out: str | os.PathLike[str],
+    command: str = "",
+    digest: str = "",
+) -> Path:
+    """Write the page and the numbers, with the digest of the paths; return where the page is."""
     title = "A beside B"
     page = html(
         "compare.html.j2",
@@ -180,7 +185,8 @@ def write(comparison: ResultComparison, out: str | os.PathLike[str], command: st
         points=table(comparison.at_points) if comparison.averaged else None,
         count=len(comparison.points) if comparison.averaged else 1,
     )
-    publish(out, {NUMBERS: {"command": command, **comparison.to_dict()}, PAGE: page})
+    numbers = {"command": command, "digest": digest, **comparison.to_dict()}
+    publish(out, {NUMBERS: numbers, PAGE: page})
     return Path(out) / PAGE
 
 

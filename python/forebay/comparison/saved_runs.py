@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from forebay._base import documents, input_file, parquet, quantities
-from forebay._base.documents import FormatError
+from forebay._base import input_file, quantities
+from forebay._base.input_file import FormatError
 from forebay._base.metrics import METRICS
 from forebay._base.publication import publish_file
 from forebay._native import ScenarioError
 from forebay.campaign.study_files import FACTS, FRAME, HASHES
-from forebay.experiment import flent_reader
-from forebay.experiment.engine import PACKETS
-from forebay.experiment.flent_reader import FlentRun
+from forebay.experiment import flent
+from forebay.experiment.engines import PACKETS
+from forebay.experiment.flent import FlentRun
 from forebay.report.result_files import NUMBERS
 
 #: What was run, and where: columns before the metrics.
@@ -90,10 +90,10 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
     """
     path = Path(folder)
     if files := _flent_files(path):
-        return _of_flent(path, [flent_reader.read(file) for file in files])
+        return _of_flent(path, [flent.read(file) for file in files])
     is_study = (path / FRAME).is_file()
     if not is_study and not (path / NUMBERS).is_file():
-        endings = ", ".join(flent_reader.SUFFIXES)
+        endings = ", ".join(flent.SUFFIXES)
         raise ScenarioError(
             f"compare: {input_file.printable(path)} has no result; expected a folder that forebay "
             f"run or forebay study has written, with {NUMBERS} or {FRAME}, or data files of flent "
@@ -123,14 +123,14 @@ def _checked(result: SavedResult) -> SavedResult:
     largest = rows.select(
         pl.max_horizontal(pl.col(list(METRICS)).fill_nan(None).abs().max())
     ).item()
-    if largest is not None and not largest <= documents.LARGEST:
+    if largest is not None and not largest <= input_file.LARGEST:
         raise FormatError("a metric is out of range")
     return result
 
 
 def _document(path: Path) -> Mapping[str, Any]:
     data = input_file.read(path, MOST_BYTES)
-    return documents.parse(input_file.text(data, input_file.printable(path)))
+    return input_file.parse_json(input_file.text(data, input_file.printable(path)))
 
 
 def _of_run(path: Path) -> SavedResult:
@@ -138,19 +138,19 @@ def _of_run(path: Path) -> SavedResult:
     columns: dict[str, list[Any]] = {name: [] for name in (*KEYS, *METRICS)}
     labels = {}
     apart = True
-    for i, item in enumerate(documents.rows(document.get("runs"), "runs"), 1):
-        run = documents.table(item, f"run {i}")
-        metrics = documents.table(run.get("metrics"), f"metrics of run {i}")
-        label = documents.text(run.get("point"), f"point of run {i}")
-        settings = documents.settings(run.get("settings"))
+    for i, item in enumerate(input_file.rows(document.get("runs"), "runs"), 1):
+        run = input_file.table(item, f"run {i}")
+        metrics = input_file.table(run.get("metrics"), f"metrics of run {i}")
+        label = input_file.text_value(run.get("point"), f"point of run {i}")
+        settings = input_file.settings(run.get("settings"))
         apart = apart and not settings
         place = _place(settings, label)
         labels[place] = label
-        columns["law"].append(documents.text(run.get("law"), f"law of run {i}"))
+        columns["law"].append(input_file.text_value(run.get("law"), f"law of run {i}"))
         columns["point"].append(place)
-        columns["seed"].append(documents.seed(run.get("seed")))
+        columns["seed"].append(input_file.seed(run.get("seed")))
         for name in METRICS:
-            value = documents.optional_number(metrics.get(name), f"{name} of run {i}")
+            value = input_file.optional_number(metrics.get(name), f"{name} of run {i}")
             columns[name].append(value)
     rows = pl.DataFrame(columns, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)})
     return SavedResult(path, *_facts(document), rows, labels, apart)
@@ -159,10 +159,10 @@ def _of_run(path: Path) -> SavedResult:
 def _facts(document: Mapping[str, Any]) -> tuple[str, str, str, str, bool]:
     """Return title, command, version, engine, and whether runs are missing."""
     title, command, version = (
-        documents.text(document.get(key), key) for key in ("title", "command", "forebay")
+        input_file.text_value(document.get(key), key) for key in ("title", "command", "forebay")
     )
-    engine = documents.optional_text(document.get("engine"), "engine") or PACKETS.name
-    return title, command, version, engine, documents.flag(document.get("partial"), "partial")
+    engine = input_file.optional_text(document.get("engine"), "engine") or PACKETS.name
+    return title, command, version, engine, input_file.flag(document.get("partial"), "partial")
 
 
 def _of_study(path: Path) -> SavedResult:
@@ -194,7 +194,7 @@ def _of_study(path: Path) -> SavedResult:
 
 def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
     """Return the table of a study. Raises `FormatError` if it is not the one that was written."""
-    expected_hash = documents.optional_table(facts.get(HASHES), HASHES).get(FRAME)
+    expected_hash = input_file.optional_table(facts.get(HASHES), HASHES).get(FRAME)
     if expected_hash is not None:
         try:
             with file.open("rb") as contents:
@@ -203,7 +203,7 @@ def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
             raise FormatError(input_file.reason_of(error)) from error
         if actual != expected_hash:
             raise FormatError(f"its contents are not those that {FACTS} describes (SHA-256)")
-    return parquet.read(file, sound=expected_hash is not None)
+    return input_file.read_parquet(file, sound=expected_hash is not None)
 
 
 def _flent_files(path: Path) -> list[Path]:
@@ -212,7 +212,7 @@ def _flent_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir() or (path / FRAME).exists() or (path / NUMBERS).exists():
         return []
-    return sorted(file for file in path.iterdir() if file.name.endswith(flent_reader.SUFFIXES))
+    return sorted(file for file in path.iterdir() if file.name.endswith(flent.SUFFIXES))
 
 
 def _of_flent(path: Path, runs: list[FlentRun]) -> SavedResult:

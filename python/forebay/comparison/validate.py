@@ -15,7 +15,7 @@ from forebay._native import ScenarioError
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
-from forebay.experiment.engine import void
+from forebay.experiment.engines import void
 from forebay.experiment.result import Result
 from forebay.linux.link_engine import LinkEngine
 from forebay.linux.real_flows import MADE_AGAIN, Limits
@@ -23,7 +23,7 @@ from forebay.report.result_files import finite
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import LawInfo, Observed, PointInfo, Run
     from forebay.experiment.experiment import Experiment, Source
     from forebay.scenario.python_laws import Prototype
@@ -411,7 +411,7 @@ class Validation:
 def validate(
     scenarios: Source | Sequence[Source],
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     repeats: int = 3,
     attempts: int = 3,
@@ -424,7 +424,7 @@ def validate(
     """Run scenarios on several engines, and hold each beside the last of them.
 
     scenarios: one scenario or several, as `forebay.run` takes each.
-    laws, sets, seeds: as `forebay.run` takes them; seeds of all engines but "link".
+    laws, overrides, seeds: as `forebay.run` takes them; seeds of all engines but "link".
     repeats: runs of each law on "link", in real time.
     attempts: runs at most for one that is not void.
     links: real runs at a time, each on a link of its own.
@@ -452,7 +452,7 @@ def validate(
             experiment.read(
                 source,
                 laws=laws,
-                sets=sets,
+                overrides=overrides,
                 seeds=repeats if engine.name == REAL else seeds,
                 engine=engine,
             )

@@ -33,9 +33,9 @@ from forebay.comparison.validate import (
 )
 from forebay.experiment import engines
 from forebay.report import parts, templates
-from forebay.report.distributions import LEAST_PERCENT, waited_longer
 from forebay.report.drawing import percent_scale
-from forebay.report.page_figures import PageFigure, render_all
+from forebay.report.kinds import LEAST_PERCENT, waited_longer
+from forebay.report.pages import PageFigure, render_all
 from forebay.report.plot import Plot, styled
 from forebay.report.result_files import finite
 from forebay.report.style import COLOURS
@@ -173,11 +173,12 @@ def _table(found: ValidatedScenario) -> Table:
     return Table(head, found.table_rows(names), keys=len(head))
 
 
-def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
+def as_json(found: Sequence[ValidatedScenario], command: str, digest: str = "") -> dict[str, Any]:
     """Return the whole of metrics.json: verdicts, and every run's metrics."""
     return {
         "forebay": __version__,
         "command": command,
+        "digest": digest,
         "scenarios": [
             {
                 "scenario": one.path,
@@ -193,11 +194,17 @@ def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
 
 
 def write_files(
-    found: Sequence[ValidatedScenario], out: Path, command: str, void_lateness: str, void_rate: str
+    found: Sequence[ValidatedScenario],
+    out: Path,
+    command: str,
+    void_lateness: str,
+    void_rate: str,
+    *,
+    digest: str = "",
 ) -> None:
     """Write all files to a directory, made if need be: the numbers before anything is drawn."""
     numbers: dict[str, Content] = {
-        JSON: as_json(found, command),
+        JSON: as_json(found, command, digest),
         RUNS: runs_table(found),
         DELAYS: delays_table(found),
     }

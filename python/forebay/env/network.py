@@ -1,4 +1,5 @@
-"""A simulated network for tests of a transport: packets, timers and callbacks in virtual time."""
+"""Simulations that another program drives: a network for tests of a transport, with packets, timers
+and callbacks in virtual time, and sessions that are taken further step by step."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import quantities
+from forebay._base import quantities, registries
 from forebay._native import Delivered, Lost, ScenarioError
+from forebay.experiment import experiment
 from forebay.experiment.experiment import FilesBeside, text_of
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
-    from forebay._native import Observed
+    from forebay._base.quantities import Overrides
+    from forebay._native import Observed, Session
     from forebay.experiment.experiment import Source
     from forebay.scenario.python_laws import Prototype
 
@@ -61,7 +63,7 @@ class Network:
         *,
         law: str | Prototype | None = None,
         seed: int = 1,
-        sets: Sets | None = None,
+        overrides: Overrides | None = None,
         capture: str | os.PathLike[str] | None = None,
         events: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -70,7 +72,7 @@ class Network:
         scenario: a file, a text of TOML or a dict, as for `forebay.run`, with external traffic.
         law: the name of a law, or a prototype, to run instead of the scenario's only one.
         seed: of all random draws.
-        sets: keys to set on top, {"bottleneck.rate": "20Mbit/s"} or ["bottleneck.rate=20Mbit/s"].
+        overrides: keys to set on top, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
         capture: a file of pcapng to write, with each packet of the program as it leaves the
             bottleneck's queue or is dropped there.
         events: a file to write, with a line of JSON for each packet of the program that joins a
@@ -80,10 +82,10 @@ class Network:
         and `OSError` for a file that cannot be written.
         """
         name, text = text_of(scenario)
-        pairs = quantities.set_pairs(sets or ())
+        pairs = quantities.set_pairs(overrides or ())
         laws = [] if law is None else [law]
         files = FilesBeside(name, pairs)
-        plan = _native.plan(text, name, sets=pairs, laws=laws, read=files, external=True)
+        plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)
         for key, found in (("sweep", plan.points), ("law", plan.laws)):
             if len(found) != 1:
                 raise ScenarioError(f"{name}: {key}: found {len(found)}, allowed: one")
@@ -192,3 +194,30 @@ class Network:
         return what was observed at the bottleneck. Raises `OSError` where a capture or a log of
         events could not be written to its end."""
         return self._native.finish()
+
+
+def session(
+    scenario: Source,
+    *,
+    seed: int = 1,
+    overrides: Overrides | None = None,
+    target: str = "50p",
+    interval: str = "10ms",
+    law: str | Prototype | None = None,
+) -> Session:
+    """One run of a scenario's first point, which waits after each sample.
+
+    scenario: a file, a text of TOML or a dict, as for `forebay.run`. Its `sample` is the step.
+    seed: of the run; the runs of `forebay.run` have 1, 2, and so on.
+    overrides: keys to set on top, {"sample": "50ms"} or ["sample=50ms"].
+    target, interval: set-point of the law that the caller steers, and the time between two samples
+        of its controller.
+    law: the name of a law, or a prototype, to run instead; it cannot be steered.
+
+    Raises `ScenarioError` for a scenario that cannot be run.
+    """
+    # One that is steered takes the place of a law; it is of every queue as the one without is.
+    chosen = registries.baseline()["name"] if law is None else law
+    plan = experiment.read(scenario, laws=[chosen], overrides=overrides or ()).plan
+    steered = None if law is not None else target
+    return plan.session(seed, set_point=steered, interval=interval)

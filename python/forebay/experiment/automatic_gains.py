@@ -1,14 +1,29 @@
-"""Laws with `gains = "auto"`: their numbers, designed before a run for the link and the load that
-the reader of scenarios names. It asks here, and gives what is designed to the laws."""
+"""Laws with `gains = "auto"`: their numbers, designed before a run for the link and the load.
+
+The reader of scenarios asks here, and gives what is designed to the laws; so do studies, which keep
+designs in their store, and links for real traffic, which may ask another process: `python -m
+forebay.experiment.automatic_gains` reads requests as JSON, and writes the answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
-    from forebay._native import Designed, GainsRequest, Plan
+    from forebay._native import Designed, GainsRequest, Parameter, Plan
     from forebay.control.fitted_gains import Fitted
+    from forebay.experiment.store import Designs
+
+#: A law by its kind, its place as the arguments of `fitted_gains.OperatingRange`, and parameters
+#: that are given.
+Question = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 #: The key of a `[[law]]` that asks for a design.
 GAINS = "gains"
@@ -16,27 +31,89 @@ GAINS = "gains"
 MOST_LINES = 4
 
 
-def fitted(request: GainsRequest) -> Fitted:
-    """The numbers of a law for its link. Raises `ScenarioError`."""
+def fitted(question: Question) -> Fitted:
+    """Return the numbers of a law for its link. Raises `ScenarioError`."""
     from forebay.control import fitted_gains  # loads scipy
 
-    place = fitted_gains.OperatingRange(
-        request.rate_bps,
-        request.packet_bytes,
-        request.rtt_s,
-        request.room_pkts,
-        request.flows,
-        one_loop=not request.per_flow,
-        tcp=request.tcp,
-        short_flows=request.short_flows,
-        other_bps=request.other_bps,
+    kind, place, given = question
+    flows = place["flows"]
+    # JSON has lists for the ends of ranges.
+    ends = {"rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
+    return fitted_gains.fit(kind, fitted_gains.OperatingRange(**{**place, **ends}), given)
+
+
+def of_request(request: GainsRequest) -> Question:
+    """Return what the reader of scenarios asks, as a question."""
+    place = {
+        "rate_bps": request.rate_bps,
+        "packet_bytes": request.packet_bytes,
+        "rtt_s": request.rtt_s,
+        "room_pkts": request.room_pkts,
+        "flows": request.flows,
+        "one_loop": not request.per_flow,
+        "tcp": request.tcp,
+        "short_flows": request.short_flows,
+        "other_bps": request.other_bps,
+    }
+    return request.kind, place, dict(request.given)
+
+
+def kept_numbers(request: GainsRequest, kept: Designs) -> list[tuple[str, Parameter]] | None:
+    """Return the numbers of a law that a store has; None where it does not have them."""
+    numbers = kept.get(_digest(request))
+    return None if numbers is None else list(numbers.items())
+
+
+def numbers(request: GainsRequest, kept: Designs | None) -> list[tuple[str, Parameter]]:
+    """Return the numbers of a law for its link, from a store or into it. Raises `ScenarioError`."""
+    found = kept_numbers(request, kept) if kept else None
+    if found is None:
+        found = list(fitted(of_request(request)).params)
+        if kept:
+            kept.put(_digest(request), dict(found))
+    return found
+
+
+def _digest(request: GainsRequest) -> str:
+    """Return the digest of what a design depends on, by which a store knows it."""
+    from forebay.experiment import store  # loads polars
+
+    kind, place, given = of_request(request)
+    return store.design_digest({"kind": kind, "given": given, **place})
+
+
+def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[dict[str, Any]]:
+    """Return the fields of `Fitted` for each question, without the design, or else an `error`.
+
+    elsewhere: True to ask another process where this one has no numpy yet, which starts threads.
+    Raises `ScenarioError` if that process fails.
+    """
+    if not elsewhere or "numpy" in sys.modules or not questions:
+        return [_answer(question) for question in json.loads(json.dumps(questions))]
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=json.dumps(questions),
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return fitted_gains.fit(request.kind, place, dict(request.given))
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise ScenarioError(f"link: the design of the law failed: {last}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def _answer(question: Question) -> dict[str, Any]:
+    try:
+        return asdict(replace(fitted(question), design=None))
+    except ScenarioError as error:
+        return {"error": str(error)}
 
 
 def designed(requests: Sequence[GainsRequest]) -> list[tuple[list[tuple[str, str]], str]]:
     """Of each law that asks, its numbers and a line on them; `forebay._native.plan` calls it."""
-    found = [fitted(request) for request in requests]
+    found = [fitted(of_request(request)) for request in requests]
     return [(list(one.params), one.line) for one in found]
 
 
@@ -91,3 +168,7 @@ def _by_law(designed: Sequence[Designed]) -> dict[int, list[Designed]]:
     for design in designed:
         by_law.setdefault(design.law, []).append(design)
     return by_law
+
+
+if __name__ == "__main__":
+    json.dump(answers(json.load(sys.stdin)), sys.stdout)

@@ -11,7 +11,7 @@ from forebay.experiment import steady_state
 
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, PointInfo
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.experiment.steady_state import Finding
     from forebay.scenario.axes import Axis
 
@@ -39,7 +39,7 @@ def place(info: PointInfo, link: int) -> str:
     return ", at ".join(filter(None, [point(info), name]))
 
 
-def warnings(result: Runs) -> list[tuple[str, str]]:
+def warnings(result: Result) -> list[tuple[str, str]]:
     """What a reader must know of the means: a sentence each, and a command that helps or ""."""
     points = dict(result.points())
     return in_words(result.warnings, points, f"{len(points)} points")
@@ -181,7 +181,7 @@ def at_link(point: PointInfo, link: int, word: str = "at") -> str:
     return f" {word} {point.links[link].name}" if len(point.links) > 1 else ""
 
 
-def measured_over(result: Runs, point: PointInfo, one: str = "one seed") -> str:
+def measured_over(result: Result, point: PointInfo, one: str = "one seed") -> str:
     """The window and the seeds of metrics: "from 5 s to 20 s, over all 3 seeds"."""
     start, end = point.measure_s
     spread = f"all {result.seeds} seeds" if result.seeds > 1 else one

@@ -1,24 +1,31 @@
-"""Running experiments: plans become finished runs, which are kept in a store as they end."""
+"""Running experiments: plans become finished runs, which are kept in a store as they end.
+
+An experiment whose samples would not fit into the memory of this machine is refused.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from forebay._base import signals
+from forebay._base import quantities, signals
+from forebay._base.errors import RunError
 from forebay._base.progress import Progress
-from forebay.experiment import memory, outputs
+from forebay._native import ScenarioError
+from forebay.experiment import engines
 from forebay.experiment.experiment import NO_FILE
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
-    from forebay.experiment.engine import Extras, Key, RunningBatch
+    from forebay.experiment.engines import Extras, Key, RunningBatch
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.run_rows import LawAtPoint
     from forebay.experiment.store import Store, Writer
@@ -93,7 +100,7 @@ def execute_all(
     """
     threads = threads or cores()
     for experiment in experiments:
-        memory.check(experiment.plan, threads, samples=samples)
+        check_memory(experiment.plan, threads, samples=samples)
     start_s = time.monotonic()
     jobs = _jobs(experiments, store, samples=samples)
     total, runs = sum(job.cost for job in jobs), sum(each.runs for each in experiments)
@@ -275,7 +282,7 @@ def _leaves_files(experiment: Experiment) -> bool:
     words, too."""
     if not experiment.engine.runs_programs:
         return False
-    return experiment.plan.keeps_packets or outputs.runs_programs(experiment.plan)
+    return experiment.plan.keeps_packets or engines.runs_programs(experiment.plan)
 
 
 def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[Key, str]:
@@ -283,17 +290,19 @@ def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[K
     return {key: stored[key[:2]].config for key in _keys(plan) if key[:2] in stored}
 
 
-class RunFailedError(RuntimeError):
-    """A run that failed, in words."""
-
-
 def check_whole(experiment: Experiment, execution: Execution) -> None:
-    """Raises `KeyboardInterrupt` after an interruption, and `RunFailedError` after a failure."""
+    """Raises `KeyboardInterrupt` after an interruption, and `RunError` after a failure."""
     if execution.interrupted:
         raise KeyboardInterrupt
-    for fault in execution.faults:
-        where = "" if experiment.path == NO_FILE else f"{experiment.path}: "
-        raise RunFailedError(f"{where}{fault_in_words(experiment.plan, fault)}")
+    if execution.faults:
+        file = "" if experiment.path == NO_FILE else experiment.path
+        raise run_error(experiment.plan, execution.faults[0], file=file)
+
+
+def run_error(plan: Plan, fault: Fault, *, file: str = "", result: object = None) -> RunError:
+    """Return the error of a run that failed."""
+    law, point = plan.laws[fault.law], plan.points[fault.point].label
+    return RunError(law, point, fault.seed, fault.message, file=file, result=result)
 
 
 def count_stored(experiments: Sequence[Experiment], store: Store) -> int:
@@ -315,7 +324,77 @@ def unbroken(native: Callable[[], T]) -> T:
 
 
 def fault_in_words(plan: Plan, fault: Fault) -> str:
-    """Which run failed, and how."""
-    point = plan.points[fault.point].label
-    at = f" at {point}" if point else ""
-    return f"{plan.laws[fault.law]}{at}, seed {fault.seed}, failed: {fault.message.rstrip()}"
+    """Return the sentence about which run failed, and how."""
+    return str(run_error(plan, fault))
+
+
+#: Of a sample at a link: eleven columns of 4 or 8 bytes, what a law reports, and half as much again
+#: while tables are written.
+SAMPLE_BYTES = 110
+#: Share of the free memory that an experiment may take.
+SHARE = 0.8
+
+
+def check_memory(plan: Plan, threads: int, *, samples: bool) -> None:
+    """Refuses what does not fit, all runs together; without `samples` only those under way count.
+
+    Raises `ScenarioError`, which says what would fit.
+    """
+    free = SHARE * free_bytes()
+    per_run = [
+        SAMPLE_BYTES * len(point.links) * point.duration_s / point.sample_s for point in plan.points
+    ]
+    of_point = len(plan.laws) * len(plan.seeds)
+    runs = of_point * len(per_run)
+    under_way = min(threads, runs) * max(per_run)
+    needed = (of_point * sum(per_run) if samples else 0.0) + under_way
+    if needed <= free:
+        return
+    sample_s = max(point.sample_s for point in plan.points)
+    what = f"in {runs} runs" if samples else f"in {min(threads, runs)} runs at a time"
+    raise ScenarioError(
+        f'sample: found "{quantities.time(min(point.sample_s for point in plan.points))}", about '
+        f"{_in_words(needed)} of samples {what}, allowed: at most {_in_words(free)} here, such as "
+        f"sample={quantities.time(_round(sample_s * needed / free))}"
+        + (_fewer(plan, sum(per_run), under_way, free) if samples else "")
+    )
+
+
+def _fewer(plan: Plan, of_all_points: float, under_way: float, free: float) -> str:
+    """How many seeds fit, if any do."""
+    seeds = math.floor((free - under_way) / (of_all_points * len(plan.laws)))
+    return f" or {seeds} seeds" if 1 <= seeds < len(plan.seeds) else ""
+
+
+def _round(seconds: float) -> float:
+    """Up to 1, 2 or 5 of a power of ten."""
+    power = 10.0 ** math.floor(math.log10(seconds))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= seconds * (1 - 1e-9))
+
+
+def _in_words(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def free_bytes() -> float:
+    """Memory that this process may still take; infinite where the system does not tell."""
+    found = [math.inf]
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(1024.0 * int(line.split()[1]))
+    except OSError:
+        pass
+    # Limits of containers: the version 2 of cgroups, then version 1.
+    for most, used in [
+        ("/sys/fs/cgroup/execution.max", "/sys/fs/cgroup/execution.current"),
+        (
+            "/sys/fs/cgroup/memory/execution.limit_in_bytes",
+            "/sys/fs/cgroup/memory/execution.usage_in_bytes",
+        ),
+    ]:
+        try:
+            found.append(int(Path(most).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(0.0, min(found))

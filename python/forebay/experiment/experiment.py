@@ -8,22 +8,24 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.input_file import MOST_DATA_BYTES
-from forebay._base.output_folder import reason_of
+from forebay._base.publication import digest_of, reason_of
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
-from forebay.experiment.engine import KERNEL, PACKETS, chosen_by
+from forebay.experiment.engines import KERNEL, PACKETS, chosen_by
 from forebay.scenario import names
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import Plan
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.scenario.python_laws import Prototype
 
 
@@ -70,6 +72,20 @@ class Experiment:
         """How many runs there are to make."""
         return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)
 
+    @cached_property
+    def digest(self) -> str:
+        """The digest of all that the numbers depend on but the seeds: engine, points and laws.
+
+        How the file is spelled, its prose and its place are not in it. Of a law in Python it has
+        the contents of the file that it comes from.
+        """
+        from forebay.experiment import run_rows  # loads polars
+
+        made = run_rows.MadeBy(self.engine.name, self.engine.version() or self.engine.name)
+        points = range(len(self.plan.points))
+        configs = [run_rows.configs(self.plan, p, made, prototypes=True) for p in points]
+        return digest_of([self.engine.name, configs])
+
 
 #: A scenario file may have so many bytes; what never ends, such as /dev/zero, has more.
 MOST_BYTES = 16 << 20
@@ -86,26 +102,26 @@ def read(
     source: Source,
     *,
     laws: str | Prototype | Sequence[str | Prototype] | None = None,
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     engine: Engine = PACKETS,
 ) -> Experiment:
     """Reads and checks a scenario, whatever is to be made of it.
 
     `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
-    file's; `sets` are set on top of it, and `seeds` is the number of seeds. `engine` is what is to
-    make its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
+    file's; `overrides` are set on top of it, and `seeds` is the number of seeds. `engine` makes
+    its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
     allowed, also where the engine cannot run it.
     """
     check_seeds(seeds)
     laws = quantities.listed(laws)
     name, text = text_of(source)
-    pairs = quantities.set_pairs(sets)
+    pairs = quantities.set_pairs(overrides)
     files = FilesBeside(name, pairs)
     plan = _native.plan(
         text,
         name,
-        sets=pairs,
+        overrides=pairs,
         laws=laws,
         seeds=seeds,
         read=files,
@@ -121,7 +137,8 @@ def read(
     lines = automatic_gains.lines(plan)
     unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
     count = "counts" if len(unread) == 1 else "count"
-    warning = f"{name}: {', '.join(unread)} {count} with --engine {KERNEL} alone" if unread else ""
+    keys = ", ".join(unread)
+    warning = f"{name}: {keys} {count} with the engine {KERNEL} alone" if unread else ""
     read = Experiment(
         plan,
         name,
@@ -139,12 +156,10 @@ def read(
 def check_seeds(seeds: int | None) -> None:
     """Raise `ScenarioError` unless `seeds` is a number of seeds, or None."""
     if seeds is not None and (isinstance(seeds, bool) or not hasattr(seeds, "__index__")):
-        raise ScenarioError(
-            f"seeds: {seeds!r} is not a number of seeds; write a whole number of at least 1, "
-            "such as 5 for the seeds 1 to 5"
-        )
+        expected = "a whole number of at least 1, such as 5 for the seeds 1 to 5"
+        raise ParameterError("seeds", repr(seeds), expected)
     if seeds is not None and not 0 <= seeds < 2**32:
-        raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
+        raise ParameterError("seeds", seeds, "a whole number of at least 1")
 
 
 def text_of(source: Source) -> tuple[str, bytes]:
@@ -174,12 +189,14 @@ def text_of(source: Source) -> tuple[str, bytes]:
 class FilesBeside:
     """Reads the files that a scenario at `path` names, and keeps in `found` what was in them.
 
-    sets: keys that were set on top of it; what they name may be a file as from here.
+    overrides: keys that were set on top of it; what they name may be a file as from here.
     """
 
-    def __init__(self, path: str | os.PathLike[str], sets: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], overrides: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._path = os.fspath(path)
-        self._from_here = {value.strip("\"'") for _, value in sets}
+        self._from_here = {value.strip("\"'") for _, value in overrides}
         self.found: dict[str, bytes] = {}
 
     def __call__(self, name: str) -> bytes | None:
@@ -206,14 +223,14 @@ class FilesBeside:
 def _command(
     path: str,
     laws: Sequence[str | Prototype],
-    sets: Sequence[tuple[str, str]],
+    overrides: Sequence[tuple[str, str]],
     seeds: int | None,
     engine: Engine,
 ) -> str:
     words = ["forebay", "run", path, *chosen_by(engine)]
     for law in laws:
         words += ["--law", law if isinstance(law, str) else _where(law)]
-    for key, value in sets:
+    for key, value in overrides:
         words += ["--set", f"{key}={value}"]
     if seeds is not None:
         words += ["--seeds", str(seeds)]

@@ -1,4 +1,4 @@
-"""Whether a window of measurement holds a settled loop; if not, its means are of nothing."""
+"""Checks that a window of measurement holds a settled loop; if not, its means are of nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from forebay._base import quantities, registries, statistics
 from forebay._base.metrics import COST
-from forebay._native import ScenarioError
-from forebay.scenario import design_command
+from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, PointInfo, Run, TrafficInfo
+    from forebay._native import LawInfo, Parameter, PointInfo, Run, TrafficInfo
     from forebay.control.loaded_link import LoadedLink
 
 #: A link is full, and a set-point missed, beyond these shares.
@@ -279,7 +278,7 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
     # A design for several senders is more than a line.
     if law.kind is not None and load is not None and len(load.senders) == 1:
         link = point.links[0]
-        command, _ = design_command.command(
+        command, _ = design_command(
             law.kind,
             law.params,
             rate_bps=link.rate_bps,
@@ -390,3 +389,41 @@ def _room_pkts(point: PointInfo, packet_bytes: int) -> float:
     if link.buffer_pkts is not None:
         return float(link.buffer_pkts)
     return (link.buffer_bytes or 0) / packet_bytes
+
+
+def design_command(
+    kind: str,
+    params: Sequence[tuple[str, Parameter]],
+    *,
+    rate_bps: int,
+    packet_bytes: int,
+    rtt_s: float,
+    flows: float,
+    target_pkts: float,
+    room_pkts: float,
+    buffer_pkts: int | None,
+    tcp: str = "reno",
+) -> tuple[str, set[str]]:
+    """`forebay design …`, and the parameters that it would choose.
+
+    rtt_s: propagation both ways. room_pkts: the buffer, in packets. buffer_pkts: the same where it
+    is bounded in packets. tcp: the flows' sender, as `--tcp` names it. Both are empty for a law
+    without a design rule, and where the rule has no gains for the link.
+    """
+    try:
+        model = LawModel(kind, params, rate_bps, packet_bytes, room_pkts)
+        per_s = model.capacity_pkts_per_s
+        point = OperatingPoint(flows, rtt_s + target_pkts / per_s, per_s)
+        designed = model.design(point, target_pkts, [])
+    except ScenarioError:
+        return "", set()
+    if designed is None:
+        return "", set()
+    buffer = f" --buffer {buffer_pkts}p" if buffer_pkts is not None else ""
+    sender = f" --tcp {tcp}" if tcp != "reno" else ""
+    return (
+        f"forebay design {kind} --rate {quantities.rate(rate_bps)} "
+        f"--packet {quantities.size(packet_bytes)} "
+        f"--rtt {1e3 * rtt_s:.4g}ms --flows {flows:g} --target {target_pkts:g}p{buffer}{sender}",
+        {name for name, _ in designed["params"]},
+    )

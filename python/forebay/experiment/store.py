@@ -1,5 +1,5 @@
-"""The store itself: segments of rows, each a Parquet file that comes whole, and a file of arrays
-for each run that keeps its samples.
+"""The store of runs: segments of rows, each a Parquet file that comes whole, a file of arrays for
+each run that keeps its samples, and numbers of laws that were designed for studies.
 
     forebay-store.json                      what this folder is
     runs/results-3-9c01aa/0192…-7f.5ac3….parquet  rows; a folder for each version of the numbers
@@ -13,29 +13,35 @@ The last part of each name is a checksum of the contents.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+import forebay._native as _native
+from forebay._base.errors import ParameterError, StoreError
 from forebay._base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
-from forebay._base.output_folder import reason_of
-from forebay._native import Run, ScenarioError, TrafficObserved
-from forebay.experiment import run_details as details
+from forebay._base.publication import reason_of
+from forebay._native import Run, TrafficObserved
 from forebay.experiment import run_rows as rows
-from forebay.experiment.store_place import (
-    DamagedFileError,
+from forebay.experiment.store_files import (
+    DAMAGED,
     Folder,
+    Pending,
     Remote,
+    Segments,
     sealed_name,
     set_aside,
     stem_of,
 )
-from forebay.experiment.store_segments import Pending, Segments
 
 if TYPE_CHECKING:
     from forebay.experiment.run_rows import LawAtPoint
@@ -64,13 +70,11 @@ class Store(Segments):
         return self.place.address
 
     def _check(self) -> None:
-        """Refuses what is no store of this layout. Raises `ScenarioError`."""
+        """Refuses what is no store of this layout. Raises `ParameterError`."""
         if isinstance(self.place, Folder):
             path = self.place.path
             if path.exists() and not path.is_dir():
-                raise ScenarioError(
-                    f'--store: found "{path}", a file, allowed: a folder, new or not'
-                )
+                raise ParameterError("store", path, "a folder, new or not", reason="a file")
             if not path.exists() or not any(path.iterdir()):
                 return
         try:
@@ -79,28 +83,25 @@ class Store(Segments):
         except FileNotFoundError:
             # An address that is not there yet has no names either.
             if self.place.names(""):
-                raise ScenarioError(
-                    f'--store: found "{self.address}", a folder without {MARK}, allowed: a store, '
-                    "or a folder that is new or empty"
-                ) from None
+                expected = "a store, or a folder that is new or empty"
+                raise self._unusable(f"a folder without {MARK}", expected) from None
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-            raise ScenarioError(
-                f'--store: found "{self.address}", whose {MARK} cannot be read{why}, allowed: a '
-                "store"
-            ) from error
+            raise self._unusable(f"whose {MARK} cannot be read{why}", "a store") from error
         if layout != LAYOUT:
-            raise ScenarioError(
-                f'--store: found "{self.address}", of layout {layout}, allowed: layout {LAYOUT}; '
-                "another version of forebay made it"
-            )
+            expected = f"layout {LAYOUT}; another version of forebay made it"
+            raise self._unusable(f"of layout {layout}", expected)
         self._checked = True
+
+    def _unusable(self, reason: str, expected: str) -> ParameterError:
+        """Return the error about the address of the store."""
+        return ParameterError("store", self.address, expected, reason=reason)
 
     def check_writable(self) -> None:
         """Refuses a place that nothing can be written to, before the time is spent.
 
-        Makes the store where it is not there. Raises `ScenarioError`.
+        Makes the store where it is not there. Raises `ParameterError`.
         """
         try:
             if not self._checked:
@@ -111,10 +112,8 @@ class Store(Segments):
             self.place.write(trial, b"")
             self.place.remove(trial)
         except OSError as error:
-            raise ScenarioError(
-                f'--store: found "{self.address}", {reason_of(error)}, allowed: a folder that can '
-                "be written to, or --no-store"
-            ) from error
+            expected = "a folder that can be written to, or no store at all"
+            raise self._unusable(reason_of(error), expected) from error
 
     def rows_of(
         self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
@@ -160,7 +159,7 @@ class Store(Segments):
                 try:
                     name = sampled[self._sample_stem(of_run[0]["config"], key[2])]
                     table = pl.read_parquet(io.BytesIO(self.place.read(name)))
-                except DamagedFileError as damage:
+                except StoreError as damage:
                     set_aside(self.place, damage)
                     continue
                 arrays = [{column.name: column[i] for column in table} for i in range(table.height)]
@@ -170,7 +169,7 @@ class Store(Segments):
     def _run(self, key: Key, of_run: list[Row], arrays: list[dict[str, pl.Series | None]]) -> Run:
         point, law, seed = key
         links = [
-            details.observed(
+            rows.observed(
                 row["link_name"],
                 {name: row[name] for name in ([*METRICS, COST] if row["link"] == 0 else METRICS)},
                 [
@@ -201,7 +200,7 @@ class Store(Segments):
             if stem_of(name) == stem:
                 try:
                     return self.place.read(name)
-                except DamagedFileError as damage:
+                except StoreError as damage:
                     set_aside(self.place, damage)
         return None
 
@@ -213,7 +212,7 @@ class Store(Segments):
         self.put_together()
 
     def check_marked(self) -> None:
-        """Makes the store where it is not there. Raises `ScenarioError`."""
+        """Makes the store where it is not there. Raises `ParameterError`."""
         if not self._checked:
             self.check_writable()
 
@@ -234,7 +233,7 @@ class Writer(Pending):
         """A run that has ended; with `samples` also its arrays."""
         if samples:
             self.store.check_marked()
-            contents = details.packed(run)
+            contents = rows.packed(run)
             stem = self.store._sample_stem(law.config, run.seed)
             self.store.place.write(sealed_name(stem, contents), contents)
         self.rows += law.run(run)
@@ -243,3 +242,131 @@ class Writer(Pending):
     def waiting(self) -> int:
         """Runs that it has taken, and that are not in the store."""
         return sum(1 for row in self.rows if row["link"] == 0)
+
+
+@dataclass(frozen=True)
+class VersionContents:
+    """What a store has of one version."""
+
+    version: str
+    runs: int
+    segments: int
+    bytes: int
+    sampled: int
+    sample_bytes: int
+
+
+def contents(store: Store) -> list[VersionContents]:
+    """The versions of a store with their sizes; the present one first, also where it is empty."""
+    of_runs, of_samples = store.place.names(RUNS), store.place.names(SAMPLES)
+    versions = {name.split("/")[1] for name in [*of_runs, *of_samples] if name.count("/") > 1}
+    found = []
+    for version in [store.version, *sorted(versions - {store.version})]:
+        segments = [size for name, size in of_runs.items() if name.split("/")[1] == version]
+        samples = [size for name, size in of_samples.items() if name.split("/")[1] == version]
+        found.append(
+            VersionContents(
+                version,
+                _count_runs(store, version),
+                len(segments),
+                sum(segments),
+                len(samples),
+                sum(samples),
+            )
+        )
+    return found
+
+
+def _count_runs(store: Store, version: str) -> int:
+    """How many runs of a version there are."""
+    table = Segments(store.place, RUNS, version, rows.KEY, rows.SCHEMA)
+    keys = table.read(lambda: table.scan().select(rows.KEY).unique().collect())
+    return int((keys["link"] == 0).sum())
+
+
+def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
+    """Removes what is of other versions, with `samples` the arrays and with `failed` the failures
+    of this one, and puts segments together. Bytes that this has freed.
+
+    Raises `ParameterError` where failures stay, since somebody reads all the time.
+    """
+    before = sum(store.place.names("").values())
+    present = {
+        RUNS: store.version,
+        SAMPLES: store.version,
+        DESIGNS: designs_version(),
+    }
+    for folder, version in present.items():
+        for name in store.place.names(folder):
+            other = name.split("/")[1] != version
+            if name.count("/") > 1 and (other or (samples and folder == SAMPLES)):
+                store.place.remove(name)
+    if failed and (old := list(store.segments())):
+        sound = pl.col("fault").is_null()
+        kept = store.read(lambda: store.scan().filter(sound).collect())
+        if not store.replace(old, kept):
+            reason = "which others read all the time"
+            raise ParameterError("store", store.address, "one that can be tidied up", reason=reason)
+    for name in store.place.names(DAMAGED):
+        store.place.remove(name)
+    store.put_together(most=1)
+    store.place.sweep()
+    return before - sum(store.place.names("").values())
+
+
+DESIGNS = "designs"
+#: The digest of what a design depends on, and its numbers by their names, as JSON.
+DESIGN_SCHEMA = {"design": pl.String, "numbers": pl.String}
+#: The folders whose code decides a design.
+DESIGNING = ("_base", "scenario", "control", "tuning")
+
+
+def design_sources() -> list[Path]:
+    """The code that designs."""
+    package = Path(__file__).parents[1]
+    files = sorted(file for room in DESIGNING for file in (package / room).rglob("*.py"))
+    return [*files, package / "experiment" / "automatic_gains.py", Path(_native.__file__)]
+
+
+@cache
+def designs_version() -> str:
+    """Of the code that designs: of another one, nothing is found."""
+    hash_ = hashlib.blake2b(digest_size=6)
+    for file in design_sources():
+        hash_.update(hashlib.blake2b(file.read_bytes()).digest())
+    return hash_.hexdigest()
+
+
+def design_digest(inputs: Mapping[str, object]) -> str:
+    """Of what a design depends on."""
+    text = json.dumps(dict(inputs), sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=rows.DIGEST_BYTES).hexdigest()
+
+
+class Designs(Pending):
+    """The designs that a store has, and those that come to it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(self._add)
+        self.store = store
+        self.table = Segments(store.place, DESIGNS, designs_version(), ["design"], DESIGN_SCHEMA)
+        self._known: dict[str, str] | None = None
+
+    def get(self, design: str) -> dict[str, Any] | None:
+        """The numbers of a design by its digest; None where it is not there."""
+        if self._known is None:
+            table = self.table.read(lambda: self.table.scan().collect())
+            self._known = dict(table.iter_rows())
+        found = self._known.get(design)
+        return None if found is None else json.loads(found)
+
+    def put(self, design: str, numbers: Mapping[str, Any]) -> None:
+        """Keeps a new one; it is in the store after `flush`."""
+        assert self._known is not None
+        self._known[design] = json.dumps(dict(numbers))
+        self.rows.append({"design": design, "numbers": self._known[design]})
+
+    def _add(self, rows: list[dict[str, Any]]) -> None:
+        self.store.check_marked()
+        self.table.add(pl.DataFrame(rows, DESIGN_SCHEMA))
+        self.table.put_together()

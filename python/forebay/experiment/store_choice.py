@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from forebay._base.output_folder import why_not_writable
+from forebay._base.publication import why_not_writable
 from forebay._base.temporary import temporary_folder
 from forebay.experiment.store import Store
-from forebay.experiment.store_place import place
+from forebay.experiment.store_files import place
 
 #: Where the store is where nothing is chosen: beside the results.
 DEFAULT = Path("results") / ".store"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
-from forebay.experiment.engine import PACKETS
+from forebay.experiment.engines import PACKETS
 from forebay.experiment.result import whole_result
 from forebay.fluid.engine import Fluid
 from forebay.fluid.response import response
@@ -24,9 +24,9 @@ from forebay.report.sheet import TINY_S
 from forebay.report.style import COLOURS
 
 if TYPE_CHECKING:
-    from forebay._base.quantities import Sets
+    from forebay._base.quantities import Overrides
     from forebay._native import FluidTrace, PointInfo
-    from forebay.experiment.engine import Engine
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.result import Result
     from forebay.scenario.python_laws import Prototype
@@ -98,7 +98,7 @@ def compare(
     path: Source,
     *,
     laws: Sequence[str | Prototype] = (),
-    sets: Sets = (),
+    overrides: Overrides = (),
     seeds: int | None = None,
     step_s: float | None = None,
 ) -> list[FluidAndPackets]:
@@ -109,13 +109,13 @@ def compare(
 
     Raises `ScenarioError` as `forebay.fluid.scenario` does.
     """
-    three = experiments(path, laws, sets, seeds)
+    three = experiments(path, laws, overrides, seeds)
     check_step(three[0], step_s)
     return beside([whole_result(one) for one in three], step_s)
 
 
 def experiments(
-    path: Source, laws: Sequence[str | Prototype], sets: Sets, seeds: int | None
+    path: Source, laws: Sequence[str | Prototype], overrides: Overrides, seeds: int | None
 ) -> list[Experiment]:
     """What `compare` runs: the scenario on the engines that `NAMES` has, in their order."""
     engines: list[tuple[Engine, int | None]] = [
@@ -124,7 +124,9 @@ def experiments(
         (Fluid(sawtooth=True), 1),
     ]
     return [
-        experiment.read(path, laws=laws, sets=with_windows(sets), seeds=count, engine=engine)
+        experiment.read(
+            path, laws=laws, overrides=with_windows(overrides), seeds=count, engine=engine
+        )
         for engine, count in engines
     ]
 

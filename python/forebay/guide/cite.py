@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay import _native
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError, __version__
 from forebay.report import templates
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:

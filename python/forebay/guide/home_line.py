@@ -10,11 +10,11 @@ from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.suggestions import hint
+from forebay._base.words import hint
 from forebay._native import ScenarioError
 from forebay.scenario import router
 from forebay.scenario.builder import Law
-from forebay.scenario.framing import ATM, NONE, Framing
+from forebay.scenario.tc_text import ATM, NONE, Framing
 
 #: The directions of a line: towards the home, and from it.
 DOWN, UP = "down", "up"

@@ -21,8 +21,8 @@ from forebay.guide.home_line import HomeLine
 from forebay.report.templates import template
 from forebay.scenario import qdiscs, router, tc_text
 from forebay.scenario.builder import Law
-from forebay.scenario.framing import Framing
 from forebay.scenario.qdiscs import Qdisc
+from forebay.scenario.tc_text import Framing
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")

@@ -7,7 +7,7 @@ itself is the crate `forebay-link`.
 
 from typing import TYPE_CHECKING
 
-from forebay._base.lazy_names import getter
+from forebay._base import getter
 from forebay.linux.link_settings import Settings, settings
 
 if TYPE_CHECKING:

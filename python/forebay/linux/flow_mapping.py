@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.linux import Settings, transfers
-from forebay.linux import link_settings as settings
+from forebay.linux import Settings, settings, transfers
 from forebay.linux.transfers import Mice, Source, Web
 from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
-    from forebay.experiment.engine import Planned
+    from forebay.experiment.engines import Planned
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0

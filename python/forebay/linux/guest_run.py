@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import guest_orders, guest_run
-from forebay.experiment import outputs
-from forebay.experiment.outputs import Ended, Keep
+from forebay.experiment import engines
+from forebay.experiment.engines import Ended, Keep
 from forebay.linux.guest_placement import Placement, children
 from forebay.linux.installed_guests import PROGRAM
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.experiment.engine import Extras, Key
+    from forebay.experiment.engines import Extras, Key
     from forebay.linux.installed_guests import Guest
 
 #: A file system in memory, where there is one: guests write packets there.
@@ -149,7 +149,7 @@ class GuestRun:
             for number, told in enumerate(json.loads(outcome)["programs"])
         ]
         if self.keep is not None:
-            self.extras = outputs.taken(self.keep, self.name, programs, folder / CAPTURE)
+            self.extras = engines.taken(self.keep, self.name, programs, folder / CAPTURE)
         for program in programs:
             self._hear(program)
         return run

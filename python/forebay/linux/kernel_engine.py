@@ -10,15 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from forebay._native import Fault, guest_check
-from forebay.experiment.engine import KERNEL, file_name
-from forebay.experiment.outputs import Keep, runs_programs
+from forebay.experiment.engines import KERNEL, Keep, file_name, runs_programs
 from forebay.linux import installed_guests as guests
 from forebay.linux.guest_run import GuestError, GuestRun, tidy
 from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import Run
-    from forebay.experiment.engine import Extras, Key, Planned, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
 
 
 class Kernel:

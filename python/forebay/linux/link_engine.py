@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from forebay._base.temporary import tidy
 from forebay._native import ScenarioError
-from forebay.experiment.engine import file_name
+from forebay.experiment.engines import file_name
 from forebay.linux import flow_mapping as mapping
 from forebay.linux.real_flows import Limits, RealRuns
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Key, Planned, RunningBatch
+    from forebay.experiment.engines import Key, Planned, RunningBatch
 
 
 @dataclass(frozen=True)

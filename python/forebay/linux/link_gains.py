@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._native import ScenarioError
+from forebay.experiment import automatic_gains
 
 GAINS, PAPER, FLOWS = "gains", "paper", "flows"
 #: The options that choose a law; with this ending those of client to server.
 AQM, SET, UP = "aqm", "set", "_up"
-
-Request = tuple[str, dict[str, Any], Mapping[str, Any]]
 
 
 def options(
@@ -37,7 +32,7 @@ def options(
     link = _native.LinkSettings(rest, files)
     delays_s = [one.link.delay_s for one in (link.up, link.down)]
     rtt_s = tuple(max(1e-4, sum(ends)) for ends in zip(*delays_s, strict=True))
-    asked: list[tuple[bool, Request]] = []
+    asked: list[tuple[bool, automatic_gains.Question]] = []
     for is_up, law, one in [(False, down, link.down), (True, up, link.up)]:
         if law is None or registries.law(law[0])["baseline"]:
             continue
@@ -50,7 +45,8 @@ def options(
             "one_loop": not one.law.per_flow,
         }
         asked.append((is_up, (law[0], place, law[1])))
-    answers = _answers([request for _, request in asked])
+    # This process may have to become the emulator, for which it must have one thread.
+    answers = automatic_gains.answers([question for _, question in asked], elsewhere=True)
     lines = []
     own_up = any(f"{key}{UP}" in given for key in (AQM, SET))
     same = len(answers) == 2 and answers[0] == answers[1] and not own_up
@@ -88,23 +84,3 @@ def _flows(text: Any) -> tuple[float, float] | None:
         return None
     least, most = quantities.range_ends(FLOWS, str(text))
     return float(least), float(most)
-
-
-def _answers(requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """What `fitted_gains` says: from a process of its own, as this one may have to become
-    the emulator, for which it must have one thread."""
-    if not requests:
-        return []
-    if "numpy" in sys.modules:
-        from forebay.control import fitted_gains
-
-        return fitted_gains.answers(json.loads(json.dumps(requests)))
-    command = [sys.executable, "-m", "forebay.control.fitted_gains"]
-    done = subprocess.run(
-        command, input=json.dumps(requests), capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise ScenarioError(f"link: the design of the law failed: {last}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found

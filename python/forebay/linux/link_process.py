@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from forebay._base.errors import LinkError as LinkError
 from forebay._native import ScenarioError
 from forebay.linux.link_outcome import Outcome
 from forebay.linux.link_settings import Settings
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 #: How long a stopped link may take to end.
 PATIENCE_S = 10.0
-
-
-class LinkError(RuntimeError):
-    """This machine does not allow a link; the text says what to do."""
 
 
 class Emulator:

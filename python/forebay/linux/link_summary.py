@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from forebay._base.words import in_figures, short_time
 from forebay.experiment import steady_state
+from forebay.experiment.steady_state import design_command
 from forebay.linux import congestion
-from forebay.scenario.design_command import command
 
 if TYPE_CHECKING:
     from forebay.linux.link_outcome import Direction, Outcome
@@ -75,7 +75,7 @@ def _missed(outcome: Outcome, direction: Direction) -> str:
         or not judged.missed
     ):
         return ""
-    designed, chosen = command(
+    designed, chosen = design_command(
         settings.aqm,
         settings.params,
         rate_bps=settings.link.rate_bps,

@@ -19,15 +19,14 @@ import numpy as np
 
 from forebay._base.temporary import temporary_folder
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
-from forebay.experiment import outputs
-from forebay.experiment.engine import VOID
-from forebay.experiment.outputs import Ended, Keep
+from forebay.experiment import engines
+from forebay.experiment.engines import VOID, Ended, Keep
 from forebay.linux import congestion
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
 
 if TYPE_CHECKING:
-    from forebay.experiment.engine import Extras, Key
+    from forebay.experiment.engines import Extras, Key
     from forebay.linux.link_outcome import Outcome
 
 #: How long iperf3 may take to end: its results cross the same queue.
@@ -278,7 +277,7 @@ def once(
                 *(program.failed for program in ended if program.failed),
                 *_of_default(plan, outcome),
             ],
-            outputs.taken(keep, name, ended, here / CAPTURE) if keep else None,
+            engines.taken(keep, name, ended, here / CAPTURE) if keep else None,
         )
 
 
@@ -343,7 +342,7 @@ class _Programs:
             for end, status, output in zip(ENDS, statuses, told.outputs, strict=True):
                 command = program.client if end == "client" else program.server
                 if command is not None:
-                    last = outputs.end_of(output)
+                    last = engines.end_of(output)
                     found.append(Ended(program.traffic, end, command, status, output, last))
         return found
 

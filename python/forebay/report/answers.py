@@ -4,20 +4,24 @@ what, and what may be chance."""
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from forebay._base import quantities, words
 from forebay._base.metrics import METRICS, with_interval
-from forebay.experiment import steady_state
+from forebay._base.registries import senders
+from forebay.experiment import descriptions, steady_state
+from forebay.experiment.experiment import Description
 from forebay.experiment.table import RunTable
-from forebay.report import templates
+from forebay.report.templates import paragraphs
 
 if TYPE_CHECKING:
     from forebay._native import Plan
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.experiment.steady_state import Measured, SetPoint
 
 #: Goodput of one flow of a traffic.
@@ -27,7 +31,7 @@ A_FLOW = "flow_goodput_bps"
 UNEQUAL = 1.5
 
 
-def answers(result: Runs) -> list[str]:
+def answers(result: Result) -> list[str]:
     """Sentences on the bottleneck, over all points that carried something."""
     points = [p for p, _ in result.points() if p not in result.experiment.idle]
     labels = [result.plan.points[p].label for p in points]
@@ -70,7 +74,7 @@ def sentences(
         if delay and goodput and goodput.means[goodput.law]
         else math.nan
     )
-    return templates.paragraphs(
+    return paragraphs(
         "answers.txt.j2",
         **_set_points(measured),
         tolerance=f"{100 * steady_state.MISSED:.0f}",
@@ -168,3 +172,43 @@ def _in_unit(name: str, value: float) -> str:
     metric = METRICS[name]
     number = with_interval(metric.scale * value, math.nan)
     return f"{number}\N{NO-BREAK SPACE}{metric.unit}"
+
+
+#: How a number of a kind of traffic is written, by the end of its key.
+WRITTEN = {
+    "_s": words.time,
+    "_bps": words.rate,
+    "_bytes": lambda count: words.quantity(quantities.size(round(count))),
+}
+
+
+def describe(result: Result) -> Description:
+    """As the experiment has it, else from the first point of its plan."""
+    if result.experiment.description is not None:
+        return result.experiment.description
+    first = result.plan.points[0]
+    link, *others, rest = paragraphs(
+        "description.txt.j2",
+        plan=result.plan,
+        runs=result.experiment.runs,
+        in_words=result.experiment.engine.in_words,
+        first=first,
+        point=descriptions.point(first),
+        changes=descriptions.changes(first, 10),
+        traffic=[
+            # What is absent is empty.
+            (each, defaultdict(str, {key: _number(key, it) for key, it in each.numbers.items()}))
+            for each in first.traffic
+        ],
+        senders={name: sender["title"] for name, sender in senders().items()},
+        words=words,
+        size=quantities.size,
+    )
+    others, traffic = others[: len(first.links) - 1], others[len(first.links) - 1 :]
+    return Description(link, traffic, rest, others)
+
+
+def _number(key: str, number: float) -> str:
+    """A number of a kind of traffic; its key ends with the unit."""
+    write = next((write for end, write in WRITTEN.items() if key.endswith(end)), words.value)
+    return write(number)

@@ -1,4 +1,4 @@
-"""What results show of themselves in a notebook: a short table, and one picture."""
+"""Results in a notebook: a short table, and one picture."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from markupsafe import escape
 
-from forebay.report import templates
+from forebay.experiment import descriptions
+from forebay.report import pages, tables, templates
 
 if TYPE_CHECKING:
+    from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
 #: Dots per inch of the picture: a cell of a notebook is about 900 px wide.
@@ -42,3 +44,25 @@ def image(figure: Plot, name: str) -> str:
         figure.savefig(out, format="png", dpi=DPI, facecolor="white")
     text = base64.b64encode(out.getvalue()).decode()
     return f'<img alt="{escape(name)}" src="data:image/png;base64,{text}" style="max-width:100%">'
+
+
+def summary(result: Result) -> str:
+    """Return the tables of a result, and its first figure."""
+    overviews, by_point = pages.page_figures(result)
+    figures = [*next(iter(by_point.values()), []), *overviews][:1]
+    images = [image(figure.plot(), figure.title) for figure in figures]
+    points = list(result.points())
+    page = templates.html(
+        "summary.html.j2",
+        title=result.plan.title,
+        partial=pages.partial_result(result),
+        warnings=descriptions.warnings(result),
+        sections=[
+            (descriptions.place(point, link), tables.laws_table(result, i, link))
+            for i, point in points[: pages.MOST_SECTIONS]
+            for link in range(len(point.links))
+        ],
+        more=max(0, len(points) - pages.MOST_SECTIONS),
+        seeds=result.seeds,
+    )
+    return page + "".join(images)

@@ -11,14 +11,13 @@ from forebay._base import words
 from forebay.experiment import descriptions
 from forebay.experiment.steady_state import steers
 from forebay.report import style
-from forebay.report.distributions import with_transfers
 from forebay.report.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from forebay._native import GoodputSeries, LawInfo, LinkInfo, Observed, PointInfo, TrafficInfo
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
 
 #: Most steps that a printed curve has, and that all curves of a report share.
 MOST_STEPS = 900
@@ -32,14 +31,14 @@ WINDOWS = "in_flight_pkts"
 LEAST_LOSS = 0.1
 
 
-def queue(result: Runs, point: int, link: int) -> Sheet:
+def queue(result: Result, point: int, link: int) -> Sheet:
     """Queue against time, a panel for each law."""
     info = result.plan.points[point]
     targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
     return _packets(result, point, link, "queue_pkts", "Queue", targets)
 
 
-def glance(result: Runs, point: int, link: int) -> Sheet:
+def glance(result: Result, point: int, link: int) -> Sheet:
     """Queue of every law against time in one panel, with the first seed: means over equal steps,
     and the set-point where all that have one have the same."""
     info = result.plan.points[point]
@@ -68,14 +67,14 @@ def distinct_targets(info: PointInfo, link: int) -> set[float]:
     return {target for target in targets if target is not None}
 
 
-def windows(result: Runs, point: int, link: int) -> Sheet:
+def windows(result: Result, point: int, link: int) -> Sheet:
     """Packets in flight of a mean flow against time, a panel for each law."""
     if not shows_windows(result, point, link):
         raise ValueError('kind: found "windows", allowed: with windows = true in the scenario')
     return _packets(result, point, link, WINDOWS, "In flight", {})
 
 
-def loss(result: Runs, point: int, link: int) -> Sheet:
+def loss(result: Result, point: int, link: int) -> Sheet:
     """Loss rate per interval against time, a panel for each law."""
     info = result.plan.points[point]
     interval_s = loss_interval_s(info)
@@ -94,7 +93,7 @@ def loss(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def goodput(result: Runs, point: int, link: int) -> Sheet:
+def goodput(result: Result, point: int, link: int) -> Sheet:
     """Goodput of each flow over time with the first seed, a panel for each law, a colour for each
     traffic: a curve for each flow, or bands over them."""
     info = result.plan.points[point]
@@ -133,17 +132,17 @@ def goodput(result: Runs, point: int, link: int) -> Sheet:
     )
 
 
-def shows_flows(result: Runs, point: int, link: int) -> bool:
+def shows_flows(result: Result, point: int, link: int) -> bool:
     """Whether what flows got over time is known there."""
     return any(it.columns and len(it.columns[0]) for it in shown_flows(result, point, link))
 
 
-def shows_windows(result: Runs, point: int, link: int) -> bool:
+def shows_windows(result: Result, point: int, link: int) -> bool:
     """Whether the scenario has asked for them; they are recorded at the bottleneck alone."""
     return all(WINDOWS in one.samples for one in _observed(result, point, link))
 
 
-def shown_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
+def shown_flows(result: Result, point: int, link: int) -> list[GoodputSeries]:
     """With the first seed of each law. Traffic of transfers is left out where there is other."""
     series = [
         flows
@@ -153,6 +152,16 @@ def shown_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
     ]
     transfers = with_transfers(result, point, link)
     return [flows for flows in series if flows.traffic not in transfers] or series
+
+
+def with_transfers(result: Result, point: int, link: int) -> list[int]:
+    """Traffic of which any run has seen a transfer done."""
+    seen = [
+        one.transfer_traffic
+        for law, _ in result.laws(point)
+        for one in result.observed_at(point, law, link)
+    ]
+    return [int(kind) for kind in np.unique(np.concatenate(seen))] if seen else []
 
 
 def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
@@ -186,13 +195,13 @@ def loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[
     return samples["time_s"][per_interval - 1 : rows : per_interval], rate
 
 
-def steps(result: Runs) -> int:
+def steps(result: Result) -> int:
     """Most steps of one printed curve, so that a report of many curves stays small."""
     curves = len(result.plan.points) * len(result.plan.laws) * len(result.links)
     return max(120, min(MOST_STEPS, ALL_STEPS // curves))
 
 
-def about_queue(result: Runs, point: PointInfo, link: int) -> str:
+def about_queue(result: Result, point: PointInfo, link: int) -> str:
     """What else stands below a figure of the queue."""
     place = point.links[link]
     text = ""
@@ -214,7 +223,7 @@ def about_queue(result: Runs, point: PointInfo, link: int) -> str:
 
 
 def _packets(
-    result: Runs,
+    result: Result,
     point: int,
     link: int,
     column: str,
@@ -261,7 +270,7 @@ def _within(one: Curve, start_s: float, end_s: float) -> Curve:
 
 
 def _panels(
-    result: Runs,
+    result: Result,
     point: int,
     link: int,
     values: Callable[[Observed], tuple[Floats, Floats]],
@@ -292,7 +301,7 @@ def _panels(
     ]
 
 
-def _timeline(result: Runs, info: PointInfo, interval_s: float = 2 * TINY_S) -> Timeline:
+def _timeline(result: Result, info: PointInfo, interval_s: float = 2 * TINY_S) -> Timeline:
     start, end = info.measure_s
     return Timeline(
         info.duration_s,
@@ -304,7 +313,7 @@ def _timeline(result: Runs, info: PointInfo, interval_s: float = 2 * TINY_S) -> 
     )
 
 
-def _observed(result: Runs, point: int, link: int) -> list[Observed]:
+def _observed(result: Result, point: int, link: int) -> list[Observed]:
     observed = [
         one for index, _ in result.laws(point) for one in result.observed_at(point, index, link)
     ]

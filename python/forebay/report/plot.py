@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from forebay.report import png_and_svg, style
-from forebay.report.quick_axes import QuickAxes
+from forebay.report import style
 from forebay.report.style import STYLE
 
 if TYPE_CHECKING:
@@ -44,12 +43,6 @@ class Plot(Figure):
 
     def __init__(self, *, figsize: tuple[float, float], **options: Any) -> None:
         super().__init__(figsize=style.size(*figsize), **options)
-
-    def add_subplot(self, *args: Any, **options: Any) -> Any:
-        """As matplotlib's, with axes that are drawn quicker."""
-        if not {"projection", "polar", "axes_class"} & options.keys():
-            options["axes_class"] = QuickAxes
-        return super().add_subplot(*args, **options)
 
     def savefig(self, fname: Any, **options: Any) -> None:
         """As matplotlib's; fonts and colours of the style in use."""
@@ -89,17 +82,9 @@ class Plot(Figure):
         return self._element(out.getvalue(), name)
 
     def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
-        """`files` and `svg` of one drawing, which takes little longer than either."""
-        if any(one.get_rasterized() for axes in self.axes for one in axes.collections):
-            # An SVG has these as a picture, which takes a renderer of its own: of a bar of colours.
-            vectors = self.svg(name)
-            return self.files(file), vectors
-        with self._drawn(style.png_dpi()):
-            pixels, svg = png_and_svg.pixels_and_svg(self)
-        found = {f"{file}.png": _png(pixels)}
-        if style.printed():
-            found[f"{file}.pdf"] = self.pdf()
-        return found, self._element(svg, name)
+        """Return `files` and `svg`."""
+        vectors = self.svg(name)
+        return self.files(file), vectors
 
     def _element(self, svg: str, name: str) -> str:
         """Of the text of a file, for a page."""

@@ -11,21 +11,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import output_folder, quantities
+from forebay._base import quantities
 from forebay._base.metrics import COST
 from forebay._base.progress import Progress
-from forebay._base.publication import publication, publish, write
+from forebay._base.publication import check_folder, publication, publish, write
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
 from forebay.report import tables
-from forebay.report.page_figures import FIGURES, render_all
+from forebay.report.pages import FIGURES, render_all
 from forebay.report.sheet import Sheet
 
 if TYPE_CHECKING:
     from forebay._base.publication import Content
     from forebay._native import Observed, Plan, PointInfo, Run
     from forebay.experiment.experiment import Experiment
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
@@ -43,18 +43,18 @@ NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{name}.parquet" for name in TABLES
 NAMES += [*EXTRAS, DIFFERENCES_CSV, DIFFERENCES_TEX]
 
 
-def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
+def write_all(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:
     """Writes the tables, and with `report` the page and the figures, to the directory `out`.
 
     It replaces or removes the files of a former result, and leaves other files in `out` alone.
     """
-    output_folder.check(out)
+    check_folder(out)
     write_tables(result, out)
     if report:
         write_report(result, out)
 
 
-def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
+def write_metrics(result: Result, out: str | os.PathLike[str]) -> None:
     """Write the metrics of every run, which takes a moment however many there are.
 
     What takes long, `write_tables` adds. Files of a former result go.
@@ -66,7 +66,7 @@ def write_metrics(result: Runs, out: str | os.PathLike[str]) -> None:
     )
 
 
-def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
+def write_tables(result: Result, out: str | os.PathLike[str]) -> None:
     """Writes the numbers: what a result is, without its pictures. A former report goes."""
     tables = {name: getattr(result, name) for name in TABLES + DETAILS}
     contents = {
@@ -79,7 +79,7 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
     publish(out, {**contents, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
 
 
-def _differences(result: Runs) -> dict[str, Content]:
+def _differences(result: Result) -> dict[str, Content]:
     """Return the differences between laws as CSV and LaTeX; nothing where no pair has any.
 
     Of several points the CSV has each and all together, the LaTeX all together.
@@ -102,7 +102,7 @@ def _differences(result: Runs) -> dict[str, Content]:
     }
 
 
-def _extras(result: Runs, folder: str) -> Callable[[Path], None] | None:
+def _extras(result: Result, folder: str) -> Callable[[Path], None] | None:
     """What writes the files that runs left for a folder of the result."""
     files = [file for extras in result.extras.values() for file in extras.files.items()]
     of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
@@ -115,7 +115,7 @@ def _extras(result: Runs, folder: str) -> Callable[[Path], None] | None:
     return write_them if of_folder else None
 
 
-def _programs(result: Runs) -> list[dict[str, Any]]:
+def _programs(result: Result) -> list[dict[str, Any]]:
     """How the programs of a scenario ended, as metrics.json has it."""
     plan = result.plan
     return [
@@ -131,7 +131,7 @@ def _programs(result: Runs) -> list[dict[str, Any]]:
 
 
 def write_report(
-    result: Runs,
+    result: Result,
     out: str | os.PathLike[str],
     watch: Callable[[Progress], None] | None = None,
 ) -> None:
@@ -139,22 +139,22 @@ def write_report(
 
     `watch` hears of the progress. An interruption keeps the figures that were drawn.
     """
-    from forebay.report import report
+    from forebay.report import pages
     from forebay.report.moving import moving_figures
 
     with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
         (temporary / FIGURES).mkdir()
-        overviews, by_point = report.page_figures(result)
+        overviews, by_point = pages.page_figures(result)
         figures = [*overviews, *(one for some in by_point.values() for one in some)]
         sheets = {one.name: one.content for one in figures}
         moving = moving_figures({k: it for k, it in sheets.items() if isinstance(it, Sheet)})
-        room = report.MOST_BYTES - len(moving.numbers)
+        room = pages.MOST_BYTES - len(moving.numbers)
         render_all(figures, temporary / FIGURES, watch, room)
-        page = report.page(result, overviews, by_point, moving)
+        page = pages.page(result, overviews, by_point, moving)
         write(temporary / REPORT, page)
 
 
-def is_current(result: Runs, out: Path) -> bool:
+def is_current(result: Result, out: Path) -> bool:
     """Whether `out` has the tables and the page of these very numbers, drawn by this code: drawing
     takes longer than most runs."""
     try:
@@ -174,12 +174,12 @@ def _newest_code() -> float:
     return max(file.stat().st_mtime for file in package.rglob("*") if file.suffix in endings)
 
 
-def numbers(result: Runs) -> str:
+def numbers(result: Result) -> str:
     """The text of metrics.json."""
     return json.dumps(as_json(result), indent=1) + "\n"
 
 
-def as_json(result: Runs) -> dict[str, Any]:
+def as_json(result: Result) -> dict[str, Any]:
     """The whole of metrics.json."""
     plan = result.plan
     programs = _programs(result)
@@ -190,6 +190,7 @@ def as_json(result: Runs) -> dict[str, Any]:
         "source": plan.source,
         "engine": result.experiment.made_by,
         "command": result.experiment.command,
+        "digest": result.experiment.digest,
         "inputs": inputs(result.experiment),
         "partial": result.partial,
         **({"shown": list(result.chosen_metrics)} if result.chosen_metrics else {}),
@@ -221,7 +222,7 @@ def _remarks(points: Sequence[PointInfo]) -> dict[str, list[str]]:
     return {"remarks": texts} if texts else {}
 
 
-def _same_runs(result: Runs) -> list[dict[str, Any]]:
+def _same_runs(result: Result) -> list[dict[str, Any]]:
     """Return the laws at points whose seeds all gave the same run, with how many seeds."""
     return [
         {"law": result.plan.laws[i], "point": point.label, "seeds": len(runs)}
@@ -247,7 +248,7 @@ def inputs(experiment: Experiment) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def has_more(out: Path, result: Runs) -> bool:
+def has_more(out: Path, result: Result) -> bool:
     """Whether `out` already has more runs of the same inputs, which are the same bit by bit."""
     try:
         former = json.loads((out / NUMBERS).read_bytes())
@@ -261,7 +262,7 @@ def has_more(out: Path, result: Runs) -> bool:
         return False
 
 
-def costs(result: Runs) -> dict[str, Any]:
+def costs(result: Result) -> dict[str, Any]:
     """The whole of costs.json: what differs from call to call."""
     plan = result.plan
     return {

@@ -23,7 +23,7 @@ from forebay.scenario.axes import Axis, sweep_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ DECADE = 8
 MOST_TICKS = 16
 
 
-def shows(result: Runs, kind: str) -> bool:
+def shows(result: Result, kind: str) -> bool:
     """Whether there is anything to compare; a single dot would compare nothing."""
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     several = sum(len(list(result.laws(i))) for i in busy) > 1
     return several and (kind != "qacd" or "qacd_pkts" in result.compared())
 
 
-def caption(result: Runs, kind: str) -> tuple[str, str]:
+def caption(result: Result, kind: str) -> tuple[str, str]:
     """Title and caption."""
     bars = (
         f"bars and bands are {100 * LEVEL:.0f} % confidence intervals of the mean over "
@@ -82,7 +82,7 @@ def caption(result: Runs, kind: str) -> tuple[str, str]:
     return one.title, f"{one.text} {bars}"
 
 
-def sheet(result: Runs, kind: str) -> Sheet | None:
+def sheet(result: Result, kind: str) -> Sheet | None:
     """Curves over the axis of the sweep, a panel for each metric; None where there is not one axis
     of numbers."""
     swept = _axes(result)
@@ -115,7 +115,7 @@ def sheet(result: Runs, kind: str) -> Sheet | None:
     )
 
 
-def content(result: Runs, kind: str) -> Sheet | Plot:
+def content(result: Result, kind: str) -> Sheet | Plot:
     """Curves as a sheet; maps or dots, as the axes of the sweep are."""
     swept, metrics = _axes(result), OVERVIEWS[kind].metrics
     curves = sheet(result, kind)
@@ -124,11 +124,11 @@ def content(result: Runs, kind: str) -> Sheet | Plot:
     return _maps(result, metrics, *swept) if len(swept) == 2 else _dots(result, metrics)
 
 
-def _axes(result: Runs) -> list[Axis]:
+def _axes(result: Result) -> list[Axis]:
     return sweep_axes({i: point.settings for i, point in result.points()})
 
 
-def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list[Curve]:
+def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> list[Curve]:
     """For each law its means, in the band of their intervals."""
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
     found = []
@@ -148,12 +148,12 @@ def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list
     return found
 
 
-def _label(result: Runs, axis: Axis) -> str:
+def _label(result: Result, axis: Axis) -> str:
     return Scale(*descriptions.axis(axis, next(point for _, point in result.points()))).heading
 
 
 @styled
-def _maps(result: Runs, metrics: Sequence[str], down: Axis, across: Axis) -> Plot:
+def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> Plot:
     """A map for each law and metric over two axes, the second one to the right; the colours of a
     metric mean the same for every law."""
     laws = result.plan.laws
@@ -203,7 +203,7 @@ def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) ->
 
 
 @styled
-def _dots(result: Runs, metrics: Sequence[str]) -> Plot:
+def _dots(result: Result, metrics: Sequence[str]) -> Plot:
     """Dots with intervals: points along the axis, laws side by side at each.
 
     With one point, the laws are along the axis.

@@ -5,27 +5,33 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from rich.text import Text
 
-from forebay._base import words
+from forebay._base import terminal_table, words
 from forebay._base.metrics import (
     CLASS_METRICS,
+    COST,
     METRICS,
     TRAFFIC_METRICS,
     p_text,
     with_interval,
 )
+from forebay._base.terminal_table import Column, RowGroup
 from forebay.experiment import descriptions
+from forebay.experiment.engines import PACKETS
 from forebay.scenario.axes import sweep_axes
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from forebay._base.metrics import Metric
     from forebay._native import Plan
-    from forebay.experiment.experiment_runs import Runs
+    from forebay.experiment.result import Result
     from forebay.experiment.table import Cell, LawDifference
 
 
@@ -41,6 +47,14 @@ class Table:
         """With the names to the left and the numbers to the right."""
         lines = ["---"] * self.keys + ["---:"] * (len(self.heads) - self.keys)
         return markdown_table(self.heads, self.rows, lines)
+
+    def show(self, console: Console, title: str = "", *, continued: bool = False) -> None:
+        """Print the table on a terminal."""
+        columns = [
+            Column.from_heading(head, left=i < self.keys) for i, head in enumerate(self.heads)
+        ]
+        groups = [RowGroup(self.rows, title)]
+        terminal_table.show(console, columns, groups, keys=self.keys, continued=continued)
 
 
 def markdown_table(
@@ -78,7 +92,7 @@ def cells_table(
     )
 
 
-def laws_table(result: Runs, point: int, link: int, *, seeds: bool = True) -> Table:
+def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> Table:
     """A row for each law: what laws are compared by, and how many seeds it has."""
     shown = [METRICS[name] for name in result.compared()]
     rows = [
@@ -121,6 +135,27 @@ def differences_table(differences: Sequence[LawDifference], places: Mapping[Any,
         )
     keys = ["Metric", *(["Point"] if places else []), "Laws"]
     return Table([*keys, "Difference", "p"], rows, keys=len(keys))
+
+
+@dataclass
+class Differences:
+    """Differences between laws: how many were tested, those beyond chance, and the others."""
+
+    tested: int
+    beyond_chance: Table
+    inconclusive: Table
+
+    @staticmethod
+    def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
+        """Return the table; None where no pair of laws has two seeds in common."""
+        if not differences:
+            return None
+        beyond = [difference for difference in differences if difference.pair.significant]
+        return Differences(
+            sum(difference.pair.tested for difference in differences),
+            differences_table(beyond, places),
+            differences_table(differences[len(beyond) :], places),
+        )
 
 
 def differences_frame(
@@ -192,7 +227,7 @@ def _in_latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in text)
 
 
-def classes_table(result: Runs, point: int, link: int) -> Table:
+def classes_table(result: Result, point: int, link: int) -> Table:
     """A row for each law and class of its queue."""
     rows = [
         [
@@ -209,7 +244,7 @@ def classes_table(result: Runs, point: int, link: int) -> Table:
     return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
 
 
-def traffic_table(result: Runs, point: int, link: int) -> Table:
+def traffic_table(result: Result, point: int, link: int) -> Table:
     """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
     row has are left out."""
     traffic = result.plan.points[point].traffic
@@ -252,7 +287,7 @@ def designs_table(plan: Plan) -> Table | None:
     return Table(["Point", "Law", "Designed"], rows, keys=3) if rows else None
 
 
-def points_table(result: Runs) -> Table:
+def points_table(result: Result) -> Table:
     """A row for each point, link and law, in the order of the sweep's axes."""
     points = list(result.points())
     swept = sweep_axes({i: point.settings for i, point in points})
@@ -273,3 +308,79 @@ def points_table(result: Runs) -> Table:
     keys += ["link", "law"] if linked else ["law"]
     heads = [METRICS[name].heading for name in result.compared()]
     return Table([*keys, *heads], rows, len(keys))
+
+
+#: Points of which a terminal shows who gets what, and rows that it shows whole.
+MOST_POINTS = 4
+MOST_ROWS = 12
+
+
+def results(console: Console, result: Result) -> None:
+    """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
+    points = list(result.points())
+    links = max(len(point.links) for _, point in points)
+    # One table, whose rows are named by point and law, reads better than one for each point.
+    if len(points) > 1 and links == 1 and points[0][1].settings:
+        table = points_table(result)
+        heads, keys, groups = table.heads, table.keys, [RowGroup(table.rows)]
+    else:
+        by_place = [
+            (descriptions.place(point, k), laws_table(result, p, k, seeds=False))
+            for p, point in points
+            for k in range(len(point.links))
+        ]
+        heads, keys = ["law", *by_place[0][1].heads[1:]], 1
+        groups = [RowGroup(table.rows, place) for place, table in by_place]
+    columns = [Column.from_heading(head, left=i == keys - 1) for i, head in enumerate(heads)]
+    console.print(Text(result.plan.title, style="bold"))
+    terminal_table.show(console, columns, groups, keys=keys)
+    who_gets_what(console, result)
+    note = (
+        f"mean ± half the 95 % confidence interval over {result.seeds} seeds; no ±: all alike"
+        if result.seeds > 1
+        else "one seed: no interval; --seeds 5 gives one"
+    )
+    console.print(Text(note, style="dim"))
+    warnings(console, descriptions.warnings(result))
+
+
+def who_gets_what(console: Console, result: Result, title: str = "Who gets what") -> None:
+    """A table for each link that several traffics cross; of a few rows every column, however
+    narrow the terminal is."""
+    tables = list(_traffic(result))
+    continued = sum(len(table.rows) for _, table in tables) <= MOST_ROWS
+    for place, table in tables:
+        table.show(console, f"{title}, {place}" if place else title, continued=continued)
+
+
+def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
+    """Sentences, and commands that help."""
+    for warning, command in said:
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+        if command:
+            # It must stay whole.
+            console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+
+
+def _traffic(result: Result) -> Iterator[tuple[str, Table]]:
+    """Each link that several traffics cross, in words, with who gets what of it; not of a sweep of
+    many points, whose table would be longer than any screen."""
+    points = list(result.points())
+    for p, point in points if len(points) <= MOST_POINTS else []:
+        for k in range(len(point.links)):
+            table = traffic_table(result, p, k)
+            if table.rows:
+                where = descriptions.place(point, k) if len(points) * len(point.links) > 1 else ""
+                yield where, table
+
+
+def cost(result: Result) -> str:
+    """Return the number of runs and packets, and the time that they took."""
+    packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
+    cpu_s = sum(run.metrics[COST] for run in result.runs)
+    engine = result.experiment.engine
+    by = "" if engine.name == PACKETS.name else f", {engine.in_words}"
+    return (
+        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets, in "
+        f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -13,10 +14,12 @@ from markupsafe import Markup
 from forebay._base import words
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
-from forebay.report import web_assets
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+
+#: Scripts and styles that studio and reports share; `web/vendor` holds uPlot (decision 014).
+WEB = Path(__file__).with_name("web")
 
 
 @cache
@@ -30,7 +33,7 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "web": web_assets.text,
+        "web": web_asset,
         "version": __version__,
         "level": f"{100 * LEVEL:.0f} %",
         "words": words,
@@ -85,3 +88,10 @@ def _reader() -> MarkdownIt:
     from markdown_it import MarkdownIt  # which only some pages need
 
     return MarkdownIt("commonmark", {"html": False})
+
+
+@cache
+def web_asset(name: str) -> str:
+    """Return a script or a style by its path in `web`, as it can stand inside a page."""
+    content = (WEB / name).read_text(encoding="utf-8")
+    return content.replace("</script", "<\\/script")

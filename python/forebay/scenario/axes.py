@@ -1,12 +1,21 @@
-"""The axes of a sweep: what varies together, as numbers with a unit where it has some."""
+"""The axes of a sweep: what varies together, as numbers with a unit where it has some.
+
+The reader of scenarios in Rust also asks here for samples of the ranges of a sweep, since SciPy has
+the sequences (docs/decisions/041).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from forebay._base import quantities
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -104,3 +113,16 @@ def sorted_texts(texts: Sequence[str]) -> list[str] | None:
     if len(known) < len(different) or len({base for _, base in known}) > 1:
         return None
     return [different[i] for i in sorted(range(len(different)), key=lambda i: known[i][0])]
+
+
+def draw(method: str, points: int, columns: int, seed: int) -> NDArray[np.float64]:
+    """A row for each point, with a share from 0 to 1 for each column.
+
+    method: "sobol", a scrambled sequence whose first points are the same whatever their number, or
+    "latin", a hypercube.
+    """
+    from scipy.stats import qmc  # half a second to load
+
+    make = qmc.Sobol if method == "sobol" else qmc.LatinHypercube
+    shares: NDArray[np.float64] = make(columns, seed=seed).random(points)
+    return shares

@@ -1,31 +1,37 @@
 """Laws prototyped in Python: what they look like, where they are, and which parameters they have.
 
-The Rust module calls `named` and `brought`, and what they describe in `hooks.make`.
+The Rust module calls `named` and `brought`, makes a law of what they describe, and calls its hooks;
+`blame` words what one of them does wrong.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import dis
 import hashlib
 import importlib.util
 import inspect
 import math
 import random
 import sys
+import threading
 import traceback
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError, set_point_pkts
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from forebay.scenario.python_law_hooks import LawHooks
 
 #: Makes a law for a queue: its class, or a function. It takes the parameters by their names.
 Prototype = Callable[..., Any]
@@ -90,7 +96,7 @@ def load(text: str) -> str | Prototype:
     Raises `ScenarioError` where the file or the name is not there, or the file fails.
     """
     if text.endswith(".py"):
-        raise ScenarioError(f'--law: found "{text}", allowed: a law, or FILE.py:CLASS')
+        raise ParameterError("laws", text, "a law, or FILE.py:CLASS")
     path, separator, _ = text.rpartition(":")
     return _load(text, None) if separator and path.endswith(".py") else text
 
@@ -131,10 +137,10 @@ def _load(kind: str, scenario: str | None) -> Prototype:
     path, _, name = kind.rpartition(":")
     file = Path.cwd() / (Path(scenario).parent if scenario else "") / path
     if not file.is_file():
-        where = f"{scenario}: law.kind" if scenario else "--law"
-        raise ScenarioError(
-            f'{where}: found "{kind}", allowed: FILE.py:CLASS with a file that exists'
-        )
+        expected = "FILE.py:CLASS with a file that exists"
+        if not scenario:
+            raise ParameterError("laws", kind, expected)
+        raise ScenarioError(f'{scenario}: law.kind: found "{kind}", allowed: {expected}')
     module = _module(file, path)
     prototype = getattr(module, name, None)
     if not callable(prototype):
@@ -177,8 +183,6 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 
 def _described(prototype: Prototype, kind: str | None) -> Described:
-    from forebay.scenario import python_law_hooks
-
     name = getattr(prototype, "__name__", type(prototype).__name__)
     params = list(_parameters(prototype, name))
     taken = {param.name for param in params}
@@ -187,7 +191,7 @@ def _described(prototype: Prototype, kind: str | None) -> Described:
     if label is None:
         label = like.__name__ if isinstance(like, type) else type(like).__name__
     if not isinstance(label, str):
-        raise ScenarioError(f"--law: {name}.label: found {label!r}, allowed: a text")
+        raise ParameterError("laws", label, "a text", item=f"{name}.label")
     file = _file(inspect.unwrap(getattr(prototype, "func", prototype)))
     sha = digest(prototype)
     source = f"{file.name if file else 'Python'}:{name}"
@@ -197,7 +201,7 @@ def _described(prototype: Prototype, kind: str | None) -> Described:
         source=f"{source}, SHA-256 {sha[:16]}" if sha else "",
         params=params,
         constants=list(_constants(like, label, taken)),
-        made=lambda values: python_law_hooks.make(prototype, values),
+        made=lambda values: make(prototype, values),
     )
 
 
@@ -211,10 +215,10 @@ def _example(prototype: Prototype, name: str, params: list[Parameter]) -> object
     try:
         return prototype()
     except Exception as error:
-        raise ScenarioError(
-            f"--law: {name}: found {error}, allowed: the name of a law, or a class whose only "
-            "arguments are the fields of a dataclass"
-        ) from error
+        expected = (
+            "the name of a law, or a class whose only arguments are the fields of a dataclass"
+        )
+        raise ParameterError("laws", error, expected, item=name) from error
 
 
 def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str, str]]:
@@ -223,12 +227,12 @@ def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str,
         None if key in taken else getattr(like, key, None) for key in ("target", "interval")
     )
     if target is not None:
-        key = f"--law: {label}.target"
+        key = f"{label}.target"
         number = isinstance(target, int | float) and not isinstance(target, bool)
         text = quantities.packets(target) if number and math.isfinite(target) else str(target)
         if not number and not isinstance(target, str):
-            raise ScenarioError(f"{key}: found {target!r}, allowed: a number of packets, or a text")
-        set_point_pkts(key, text, 10**9, 1000)
+            raise ParameterError("laws", target, "a number of packets, or a text", item=key)
+        set_point_pkts(f"law: {key}", text, 10**9, 1000)
         yield "target", text
     if isinstance(interval, str):
         yield "interval", interval
@@ -252,7 +256,7 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
     try:
         hints = typing.get_type_hints(prototype, include_extras=True)
     except NameError as error:
-        raise ScenarioError(f"--law: {name}: found {error}, allowed: types that exist") from error
+        raise ParameterError("laws", error, "types that exist", item=name) from error
     for field in dataclasses.fields(prototype):
         if not field.init:
             continue
@@ -261,10 +265,9 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
         plain = getattr(hint, "__origin__", hint)
         unit = next((extra.name for extra in extras if isinstance(extra, quantities.Unit)), "")
         if plain not in SHAPES:
-            raise ScenarioError(
-                f"--law: {name}.{field.name}: found the type {field.type}, allowed: float, int, "
-                "bool, str, or a type of forebay._base.quantities"
-            )
+            expected = "float, int, bool, str, or a type of forebay.units"
+            item = f"{name}.{field.name}"
+            raise ParameterError("laws", field.type, expected, reason="a type", item=item)
         # The last is the outermost: it narrows what the type itself allows.
         bounds = [extra for extra in extras if isinstance(extra, quantities.Range)]
         low, high = (bounds[-1].low, bounds[-1].high) if bounds else (-math.inf, math.inf)
@@ -288,3 +291,130 @@ def _default(field: dataclasses.Field[Any], unit: str) -> bool | int | float | s
     if unit and isinstance(value, int | float) and not isinstance(value, bool):
         return WRITTEN[unit](value)
     return cast("bool | int | float | str", value)
+
+
+#: Hooks that a law may have, with what each may return.
+HOOKS = {
+    "sample": "a probability, 0 to 1",
+    "on_enqueue": '"pass", "mark" or "drop"',
+    "on_dequeue": '"pass", "mark" or "drop"',
+}
+#: Most lines of a law's own calls under what it raised.
+MOST_CALLS = 4
+
+
+class UnfitError(Exception):
+    """A class that makes no law: its `key`, what was `found`, and what is `allowed`."""
+
+    def __init__(self, key: str, found: str, allowed: str) -> None:
+        self.key, self.found, self.allowed = key, found, allowed
+        super().__init__(f"{key}: found {found}, allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class LawHooks:
+    """One law, as the Rust module calls it."""
+
+    #: seconds, or a text with a unit; None without `sample`
+    interval: object
+    sample: Callable[..., object] | None
+    on_enqueue: Callable[..., object] | None
+    on_dequeue: Callable[..., object] | None
+    #: takes a seed for the law's random numbers
+    seeded: Callable[[int], None]
+    #: takes the name of a hook with what it raised, or else with what it returned; gives words
+    blame: Callable[[str, BaseException | None, object], str]
+
+
+def make(prototype: Callable[..., Any], values: dict[str, Any]) -> LawHooks:
+    """A law with these parameters. Raises `UnfitError`."""
+    try:
+        law = prototype(**values)
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}{_at(error)}"
+        raise UnfitError("kind", found, "a class that takes its parameters") from error
+    hooks = {name: getattr(law, name, None) for name in HOOKS}
+    for name, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            raise UnfitError(name, repr(hook), f"a method that returns {HOOKS[name]}")
+    if not any(hooks.values()):
+        found = f"nothing to call in {type(law).__name__}"
+        allowed = "a method sample, which returns a probability, on_enqueue or on_dequeue"
+        raise UnfitError("sample", found, allowed)
+    interval = getattr(law, "interval", None)
+    if hooks["sample"] and interval is None:
+        allowed = 'the time between two samples: seconds, or a text such as "15ms"'
+        raise UnfitError("interval", "nothing", allowed)
+
+    def seeded(seed: int) -> None:
+        if not hasattr(law, "rng"):
+            # A frozen dataclass gets it, too; one with slots has no place for it.
+            try:
+                object.__setattr__(law, "rng", random.Random(seed))
+            except AttributeError:
+                return
+
+    return LawHooks(
+        interval=interval if hooks["sample"] else None,
+        **hooks,
+        seeded=seeded,
+        blame=lambda name, error, value: blame(law, name, error, value),
+    )
+
+
+def interrupter() -> Callable[[], None]:
+    """Stops what Python runs in this thread, called from another one.
+
+    A thread that runs no Python at that time does not hear of it. Signals reach the main thread
+    alone, and runs have threads of their own.
+    """
+    thread = ctypes.c_ulong(threading.get_ident())
+
+    def interrupt() -> None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
+
+    return interrupt
+
+
+def blame(law: object, name: str, error: BaseException | None, value: object) -> str:
+    """File, line and hook; what it raised, or else returned; and what is allowed."""
+    hook = f"{type(law).__name__}.{name}"
+    if error is None:
+        method = getattr(law, name)
+        code = getattr(inspect.unwrap(method), "__code__", None)
+        where = f"{_shown(code.co_filename)}:{_return_line(code)}: " if code else ""
+        return f"{where}{hook}: found {_short(value)}, allowed: {HOOKS[name]}"
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{_shown(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    calls = [
+        f"\n    {_shown(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in frames[-MOST_CALLS:]
+    ]
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"{where}{hook}: raised {said}{''.join(calls)}"
+
+
+def _return_line(code: CodeType) -> int:
+    """Line of the only `return` of a function, or else its first."""
+    lines = {
+        step.positions.lineno
+        for step in dis.get_instructions(code)
+        if step.opname in {"RETURN_VALUE", "RETURN_CONST"} and step.positions
+    }
+    return (lines.pop() if len(lines) == 1 else None) or code.co_firstlineno
+
+
+def _at(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    return f" ({_shown(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+
+
+def _shown(file: str) -> str:
+    """A file as from the present folder, where it lies below it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,7 +1,7 @@
 """Qdiscs of Linux as tc(8) writes them, read as a law, its queue and its link.
 
-`tc_text.py` reads the lines, `shapers.py` the shapers above the queue, `framing.py` what they count
-of a packet; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
+`tc_text.py` reads the lines and what they count of a packet, `shapers.py` the shapers above the
+queue; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 from forebay._base import quantities
 from forebay.scenario import shapers, tc_text
 from forebay.scenario.builder import Law, Value
-from forebay.scenario.framing import NONE, Framing, SizeTable
 from forebay.scenario.router import HEADER_BYTES, device_header_bytes, packets_bps
 from forebay.scenario.shapers import Place, Shaper
-from forebay.scenario.tc_text import Statement, error
+from forebay.scenario.tc_text import NONE, Framing, SizeTable, Statement, error
 
 #: Qdiscs that hold no packets: what comes in, and hooks for classifiers.
 HOOKS = {"ingress", "clsact"}
@@ -536,10 +535,15 @@ class _Reader:
 
     def _select(self, about: str, text: str) -> None:
         """Leave a threshold out that is for packets of L4S alone: the simulated flows have none."""
-        parts = re.fullmatch(r"(0x[0-9a-f]+|\d+)/(0x[0-9a-f]+|\d+)", text.lower())
+        # As C reads an integer: a leading zero makes it octal.
+        integer = "(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)"
+        parts = re.fullmatch(f"{integer}/{integer}", text.lower())
         if parts is None:
             raise error(about, f'"{text}" is not VALUE/MASK; tc takes for example 0x1/0x3')
-        value, mask = (int(part, 0) for part in parts.groups())
+        value, mask = (
+            int(part, 8 if part.isdigit() and part.startswith("0") else 0)
+            for part in parts.groups()
+        )
         # Of the two bits of ECN, ECT(0) has 2 and packets without ECN have 0.
         if any(bits & mask == value for bits in (0, 2)):
             self._idle(f"ce_threshold_selector {text}", "the simulated packets match it")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forebay import _native
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.scenario.framing import ATM, NONE, Framing, SizeTable
+from forebay.scenario.tc_text import ATM, NONE, Framing, SizeTable
 
 if TYPE_CHECKING:
     from forebay._native import Parameter, TcWords

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forebay.scenario import framing, tc_text
-from forebay.scenario.framing import SizeTable
-from forebay.scenario.tc_text import Id, Statement, error
+from forebay.scenario import tc_text
+from forebay.scenario.tc_text import Id, SizeTable, Statement, error
 
 #: Words of tbf, in the order in which tc completes an abbreviation; those in ABBREVIATED may be.
 TBF = (
@@ -98,7 +97,7 @@ class Place:
     leaf: Statement
     shapers: list[Shaper] = field(default_factory=list)
     table: SizeTable | None = None
-    framing: framing.Framing | None = None
+    framing: tc_text.Framing | None = None
     notes: list[str] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
 
@@ -180,7 +179,7 @@ class _Tree:
         if any(qdisc is above for above in self.passed):
             raise error(qdisc.kind, "the lines put it below itself; handles must differ")
         self.passed.append(qdisc)
-        self.result.table = framing.size_table(qdisc.stab) or self.result.table
+        self.result.table = tc_text.size_table(qdisc.stab) or self.result.table
         if qdisc.kind == "tbf":
             self._tbf(qdisc)
         elif qdisc.kind == "htb":
@@ -269,14 +268,14 @@ class _Tree:
                 f"`stab overhead {overhead}` before the word {name.split()[0]}",
             )
         mpu = tc_text.size_bytes(f"{name}: mpu", words.get("mpu", "0"))
-        cells = framing.link_layer(f"{name}: linklayer", words.get("linklayer", "ethernet"))
+        cells = tc_text.link_layer(f"{name}: linklayer", words.get("linklayer", "ethernet"))
         table = self.result.table or SizeTable()
-        self.result.framing = framing.Framing(
+        self.result.framing = tc_text.Framing(
             self.header_bytes + table.overhead + overhead,
-            cells if cells != framing.NONE else table.cells,
+            cells if cells != tc_text.NONE else table.cells,
             max(mpu, table.mpu),
         )
-        return framing.with_cells(max(self.length + overhead, mpu), cells)
+        return tc_text.with_cells(max(self.length + overhead, mpu), cells)
 
     def _htb(self, qdisc: Statement) -> None:
         words = _read_words("htb", HTB, qdisc.words, flags={"offload"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forebay._base.link_metrics import link_samples
+from forebay._base.input_file import link_samples
 from forebay._native import ScenarioError
 
 WAYS = ("up", "down")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from forebay._base import quantities
 from forebay._base.metrics import METRICS
 from forebay._native import ScenarioError
-from forebay.experiment import execution, memory, steady_state
+from forebay.experiment import execution, steady_state
 from forebay.report.over_time import target_pkts
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Outdated(Exception):  # noqa: N818 - nothing is wrong
 
 def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
     """One run for each law. Raises `Outdated`, and `ScenarioError` for a run that fails."""
-    memory.check(plan, execution.cores(), samples=True)
+    execution.check_memory(plan, execution.cores(), samples=True)
     wanted = {(0, law, seed) for law in range(len(plan.laws))}
     batch = plan.start(execution.cores(), only=wanted)
     start = time.monotonic()

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketClose
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from forebay.report import web_assets
+from forebay.report.templates import WEB
 from forebay.studio.address import HOST
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from forebay.studio.scenario import BaseScenario
     from forebay.studio.session import Session
 
-WEB = web_assets.FOLDER
 #: Bytes of a message from a page, and pages at a time.
 LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
 #: Connections that may wait without a whole request at a time, and how long each of them may.

@@ -18,11 +18,11 @@ from scipy import special
 from forebay._base import quantities
 from forebay._native import ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control.design import LONGEST
 from forebay.control.loop import Loop
 from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.control.plants import plant_on
-from forebay.control.robust_settings import LONGEST
 from forebay.tuning import candidates
 from forebay.tuning.candidates import Candidate, Goal, Params, Point, Space
 from forebay.tuning.gain_search import TIE
@@ -138,7 +138,7 @@ class Region(Space):
         counted = [one for one, count in zip(corners, held, strict=True) if count]
         most = min(one.most_k_p() for one in counted)
         k_p = np.geomspace(1e-3 * most, most, TRIED + 1)[:-1]
-        k_i = np.min([one.calm_k_i(k_p) for one in counted], axis=0)
+        k_i = np.min([one.robust_k_i(k_p) for one in counted], axis=0)
         return Calm(corners, held, k_p, k_i)
 
     def _better(
@@ -300,7 +300,7 @@ class Calm:
         return [one for one, count in zip(self.corners, self.held, strict=True) if count]
 
     def most_k_i(self, k_p: float) -> float:
-        return min(float(one.calm_k_i(np.array([k_p]))[0]) for one in self.counted)
+        return min(float(one.robust_k_i(np.array([k_p]))[0]) for one in self.counted)
 
 
 def placed(

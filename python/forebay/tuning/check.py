@@ -188,8 +188,8 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
 def plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     """Return the plan of a check's scenario."""
     # The name of a trace is absolute.
-    read, sets = experiment.FilesBeside("check.toml"), list(ranges.sets)
-    return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
+    read, overrides = experiment.FilesBeside("check.toml"), list(ranges.overrides)
+    return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=read)
 
 
 def check(

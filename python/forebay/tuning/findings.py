@@ -74,7 +74,7 @@ def numbers(tuning: TuningState) -> Findings:
             "buffer_pkts": ranges.buffer_pkts,
             "tcp": ranges.tcp,
             "trace": ranges.trace and vars(ranges.trace),
-            "sets": dict(ranges.sets),
+            "sets": dict(ranges.overrides),
         },
         "gains": tuning.gains,
         "reference": tuning.reference,

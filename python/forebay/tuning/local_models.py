@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forebay.control import disturbances
-from forebay.control.loop import Loop
-from forebay.control.many_loops import count_loops
+from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
 from forebay.tuning.ranges import Condition, Ranges
 

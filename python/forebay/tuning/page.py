@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
 from forebay._base.publication import publication, publish, write
-from forebay.report.page_figures import PageFigure, render_all
+from forebay.report.pages import PageFigure, render_all
 from forebay.report.templates import html
 from forebay.tuning import check, findings
 
@@ -86,10 +86,12 @@ def commands(tuning: TuningState, out: Path) -> list[str]:
     """Command lines that run the chosen law: in the middle, and at all corners beside the rest."""
     if tuning.chosen is None:
         return []
-    sets = [word for key, value in tuning.ranges.sets for word in ("--set", f"{key}={value}")]
+    overrides = [
+        word for key, value in tuning.ranges.overrides for word in ("--set", f"{key}={value}")
+    ]
     return [
-        shlex.join(["forebay", "run", str(out / LAW), *sets]),
-        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *sets]),
+        shlex.join(["forebay", "run", str(out / LAW), *overrides]),
+        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *overrides]),
     ]
 
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from forebay._base import signals
 from forebay._native import ScenarioError
 from forebay.experiment import execution
-from forebay.experiment import stored_designs as designs
-from forebay.experiment.stored_designs import Designs
+from forebay.experiment import store as designs
+from forebay.experiment.store import Designs
 from forebay.tuning import calm_regions, candidates
 from forebay.tuning.candidates import GOALS, Candidate
 from forebay.tuning.gain_search import search
@@ -75,7 +75,8 @@ def search_all(
         return
     kept = Designs(store)
     digests = [
-        designs.digest({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks
+        designs.design_digest({"task": task, "ranges": repr(ranges), "seed": seed})
+        for task in tasks
     ]
     missing = []
     try:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import forebay._native as _native
 from forebay._base import quantities
-from forebay._base.quantities import Sets
+from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel, ScenarioError
 from forebay.control.loaded_link import (
@@ -108,7 +108,7 @@ class Ranges:
     packet_bytes: float
     buffer_pkts: int
     trace: RecordedLink | None = None
-    sets: tuple[tuple[str, str], ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
     router: str = ""
 
     @staticmethod
@@ -120,7 +120,7 @@ class Ranges:
         buffer: str | None = None,
         trace: str | None = None,
         tcp: str = PLAIN,
-        sets: Sets = (),
+        overrides: Overrides = (),
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
         Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
@@ -150,7 +150,7 @@ class Ranges:
                 raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
         rates_bps = round(low), round(high)
         room_pkts = max(10, math.ceil(buffer_pkts))
-        pairs = quantities.set_pairs(sets)
+        pairs = quantities.set_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
                 raise ScenarioError(

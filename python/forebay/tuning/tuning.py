@@ -16,7 +16,7 @@ from scipy import special
 import forebay._native as _native
 from forebay._base import progress, quantities, registries, statistics
 from forebay._base.progress import Progress
-from forebay._base.quantities import Sets
+from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.control.loaded_link import PLAIN
@@ -136,7 +136,7 @@ def tune(
     threads: int | None = None,
     trace: str | None = None,
     tcp: str = PLAIN,
-    sets: Sets = (),
+    overrides: Overrides = (),
     gains: str = "paper",
     *,
     for_: str = "",
@@ -158,7 +158,7 @@ def tune(
     laws: one or several names to choose from; all if empty.
     packet: usual size. buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
-    sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
+    overrides: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
     gains: what the laws beside the choice have, "paper" for those of their papers, or "auto" for
         what their design rules give for the ranges.
     for_: "linux" to choose among the qdiscs that a router with Linux has, with parameters that
@@ -181,7 +181,7 @@ def tune(
         raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
     if for_ and for_ not in router_laws.CHOICES:
         raise ScenarioError(f'--for: found "{for_}", allowed: {", ".join(router_laws.CHOICES)}')
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
+    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, overrides)
     ranges = replace(ranges, router=for_)
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)

@@ -16,8 +16,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use forebay_core::Span;
 use forebay_scenario::{EcnChoice, Offloads, Scenario, TrafficKind};
+use forebay_units::Span;
 use nix::sched::{setns, CloneFlags};
 
 use super::sys;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use forebay_core::{Rate, Span};
+use forebay_units::{Rate, Span};
 
 use crate::error::Fault;
 use crate::model::{Link, Traffic};

@@ -1,6 +1,6 @@
 //! `kind = "external"`: packets that the caller sends.
 
-use forebay_core::Bytes;
+use forebay_units::Bytes;
 
 use super::keys::{ExternalKeys, FlowKeys};
 use crate::error::Fault;

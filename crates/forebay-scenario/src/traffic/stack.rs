@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forebay_core::param::{ParamType, Value};
+use forebay_units::{ParamType, Value};
 
 use super::TrafficSpec;
 use crate::error::Fault;

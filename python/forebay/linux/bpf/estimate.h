@@ -1,5 +1,5 @@
 /* What a router can learn of its network from its own queue (staqm section III.B):
- * crates/forebay-core/src/estimator.rs and self_tuning.rs. */
+ * crates/forebay-aqm/src/estimator.rs and self_tuning.rs. */
 #ifndef FOREBAY_ESTIMATE_H
 #define FOREBAY_ESTIMATE_H
 

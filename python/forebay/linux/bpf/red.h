@@ -1,4 +1,4 @@
-/* RED as crates/forebay-core/src/laws/red.rs has it, for laws that are RED and for those over it. */
+/* RED as crates/forebay-aqm/src/laws/red.rs has it, for laws that are RED and for those over it. */
 #ifndef FOREBAY_RED_H
 #define FOREBAY_RED_H
 

@@ -1,7 +1,7 @@
 //! The size of a window and its slow-start threshold: real numbers as in ns-2, or whole packets
 //! as in the Linux kernel.
 
-use forebay_core::cast::whole_u32;
+use forebay_units::cast::whole_u32;
 
 /// Window and threshold, in packets.
 pub trait Window {

@@ -1,4 +1,4 @@
-/* Adaptive RED of Floyd, Gummadi and Shenker: crates/forebay-core/src/laws/ared.rs. */
+/* Adaptive RED of Floyd, Gummadi and Shenker: crates/forebay-aqm/src/laws/ared.rs. */
 #include "../red.h"
 
 #define LAW_CONFIG(FIELD)                                                               \

@@ -1,4 +1,4 @@
-/* AVQ of Kunniyur and Srikant: crates/forebay-core/src/laws/avq.rs. */
+/* AVQ of Kunniyur and Srikant: crates/forebay-aqm/src/laws/avq.rs. */
 #include "../virtual_queue.h"
 
 /* gamma: in units of 2^-60. alpha: factor from a length to a rate. */

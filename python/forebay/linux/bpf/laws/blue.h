@@ -1,4 +1,4 @@
-/* BLUE of Feng, Shin, Kandlur and Saha: crates/forebay-core/src/laws/blue.rs. */
+/* BLUE of Feng, Shin, Kandlur and Saha: crates/forebay-aqm/src/laws/blue.rs. */
 #define LAW_CONFIG(FIELD) FIELD(increment) FIELD(decrement) FIELD(freeze_ns)
 #define LAW_STATE(FIELD) FIELD(p) FIELD(changed) FIELD(last_change_ns)
 LAW_STRUCTS

@@ -1,2 +1,2 @@
-/* P of the average queue of Bigdeli, Haeri and Pakravan: crates/forebay-core/src/laws/pid_avg.rs. */
+/* P of the average queue of Bigdeli, Haeri and Pakravan: crates/forebay-aqm/src/laws/pid_avg.rs. */
 #include "../average_control.h"

@@ -1,4 +1,4 @@
-/* PD-RED of Sun, Ko, Chen, Chan and Zukerman: crates/forebay-core/src/laws/pd_red.rs. */
+/* PD-RED of Sun, Ko, Chen, Chan and Zukerman: crates/forebay-aqm/src/laws/pd_red.rs. */
 #include "../difference.h"
 #include "../red.h"
 

@@ -1,4 +1,4 @@
-/* PI-PD of Ryu, Ryu, Jeong and Park: crates/forebay-core/src/laws/pi_pd.rs. */
+/* PI-PD of Ryu, Ryu, Jeong and Park: crates/forebay-aqm/src/laws/pi_pd.rs. */
 #include "../difference.h"
 
 /* a: α/(2·Q_ref) (11); crossing: α/(B − Q_ref) (15); the first as difference_step takes it. */

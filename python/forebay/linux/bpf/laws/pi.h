@@ -1,2 +1,2 @@
-/* PI of Hollot, Misra, Towsley and Gong: crates/forebay-core/src/laws/pi.rs. */
+/* PI of Hollot, Misra, Towsley and Gong: crates/forebay-aqm/src/laws/pi.rs. */
 #include "../queue_control.h"

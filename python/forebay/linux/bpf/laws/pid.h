@@ -1,2 +1,2 @@
-/* PID of Ryu and Rump: crates/forebay-core/src/laws/pid.rs. */
+/* PID of Ryu and Rump: crates/forebay-aqm/src/laws/pid.rs. */
 #include "../queue_control.h"

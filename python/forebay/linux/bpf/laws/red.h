@@ -1,4 +1,4 @@
-/* RED of Floyd and Jacobson: crates/forebay-core/src/laws/red.rs. */
+/* RED of Floyd and Jacobson: crates/forebay-aqm/src/laws/red.rs. */
 #include "../red.h"
 
 #define LAW_CONFIG(FIELD) RED_CONFIG(FIELD)

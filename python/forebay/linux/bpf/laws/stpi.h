@@ -1,4 +1,4 @@
-/* STPI of Zhang, Hollot, Towsley and Misra: crates/forebay-core/src/laws/stpi.rs. */
+/* STPI of Zhang, Hollot, Towsley and Misra: crates/forebay-aqm/src/laws/stpi.rs. */
 #include "../difference.h"
 #include "../estimate.h"
 

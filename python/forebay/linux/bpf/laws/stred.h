@@ -1,4 +1,4 @@
-/* STRED of Zhang, Hollot, Towsley and Misra: crates/forebay-core/src/laws/stred.rs. */
+/* STRED of Zhang, Hollot, Towsley and Misra: crates/forebay-aqm/src/laws/stred.rs. */
 #include "../estimate.h"
 #include "../red.h"
 

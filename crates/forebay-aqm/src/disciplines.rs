@@ -1,0 +1,76 @@
+//! The registry of queue disciplines.
+//!
+//! A new discipline needs its file in `disciplines/`, a `mod` line, and a line in the list below.
+
+use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite};
+
+use crate::discipline::{Discipline, DisciplineParams, DisciplineSpec, LawFactory, Packet};
+use crate::law_spec::LawSpec;
+
+pub(crate) mod cake;
+pub(crate) mod dualpi2;
+pub(crate) mod fifo;
+pub(crate) mod fq;
+pub(crate) mod priority;
+
+macro_rules! disciplines {
+    ($($module:ident: $params:ident;)*) => {
+        /// Every discipline, in the order in which tables show them; the first is the default.
+        pub const DISCIPLINES: &[DisciplineSpec] =
+            &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
+
+        /// Builds the queue of a kind of the registry, with a virtual call at each of its hooks.
+        pub(crate) fn build<P: Packet + Send + 'static>(
+            kind: &str,
+            given: &ParamValues,
+            site: &QueueSite,
+            laws: LawFactory,
+        ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+            $(
+                if kind == <$module::$params as DisciplineParams>::KIND {
+                    return $module::$params::read(given)?.build(site, laws);
+                }
+            )*
+            unreachable!("a choice is of the registry")
+        }
+    };
+}
+
+disciplines! {
+    fifo: FifoParams;
+    priority: PriorityParams;
+    fq: FqParams;
+    dualpi2: DualPi2Params;
+    cake: CakeParams;
+}
+
+/// The discipline named `kind`.
+///
+/// # Errors
+/// The kinds there are, with a suggestion.
+pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
+    let found = DISCIPLINES.iter().find(|spec| spec.kind == kind);
+    found.ok_or_else(|| {
+        let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
+        match nearest(kind, &kinds) {
+            Some(near) => format!("{} (did you mean {near:?}?)", kinds.join(", ")),
+            None => kinds.join(", "),
+        }
+    })
+}
+
+/// The discipline that holds `law` where none is named.
+pub fn of_law(law: &LawSpec) -> &'static DisciplineSpec {
+    let found = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
+    found.unwrap_or(&DISCIPLINES[0])
+}
+
+/// The keys of `law` wherever it is named: those of the queue that it comes in, where that is not
+/// the default, and its own. A key of both is the queue's.
+pub fn keys(law: &LawSpec) -> Vec<&'static ParamSpec> {
+    let queue = of_law(law).params.iter();
+    let own = law.params.iter();
+    queue
+        .chain(own.filter(|own| of_law(law).params.iter().all(|key| key.name != own.name)))
+        .collect()
+}

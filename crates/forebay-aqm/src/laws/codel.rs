@@ -1,0 +1,694 @@
+//! CoDel of Nichols, Jacobson, McGregor and Iyengar: signals at departures, ever more often while
+//! packets have waited longer than the target for an interval.
+
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_theory::search::{time, Conditions, Search, Settings};
+use forebay_units::{params, words, Bytes, ParamError, Rng, SetPoint, Site, Span, Time, Value};
+
+use crate::configured_law::ConfiguredLaw;
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Target, Verdict};
+use crate::law_spec::LawSpec;
+
+pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
+    "codel",
+    "CoDel: signals at departures, ever more often while packets wait longer than the target",
+    "RFC 8289; count, clock and square root as in Linux (codel_impl.h)",
+)
+.with_equation(
+    "signal at t, then at t + interval/√count, while every packet has waited longer than target for interval",
+)
+.with_search(CodelParams::search);
+
+/// FQ-CoDel.
+pub const FQ: LawSpec = LAW
+    .in_queue(
+        "fq",
+        "fq-codel",
+        "FQ-CoDel: CoDel on a queue for each flow",
+        "RFC 8290",
+    )
+    .with_several_loops(CodelParams::search);
+
+words! {
+    /// In what CoDel counts time, and how it takes a square root.
+    pub enum Arithmetic {
+        /// Ticks of 1024 ns, and 1/√count by one step of Newton's method in 16 bits.
+        Fixed = "fixed",
+        /// Nanoseconds, and a square root of 53 bits.
+        Exact = "exact",
+    }
+}
+
+params! {
+    /// CoDel's parameters.
+    pub struct CodelParams {
+        /// Queuing delay that may persist, or a queue length as the delay it has at the link's
+        /// rate; 5 to 10 % of the interval (RFC 8289 section 4.4).
+        target: SetPoint = SetPoint::Delay(Span::from_millis(5)), 0.0 => 1e9;
+        /// How long the delay may stay above the target before the first signal; about the
+        /// longest usual round-trip time (RFC 8289 section 4.3).
+        interval: Span = Span::from_millis(100), 1e-6 => 60.0;
+        /// Backlog behind a packet up to which that is not signalled; 0B takes the link's usual
+        /// packet.
+        least_backlog: Bytes = Bytes(0), 0.0 => 1e9;
+        /// Delay above which every ECN-capable packet is marked besides, as Linux can; 0s for
+        /// none.
+        ce_threshold: Span = Span::ZERO, 0.0 => 60.0;
+        /// "fixed" counts ticks of 1024 ns and takes 1/√count by Newton's method in 16 bits, as
+        /// Linux does; "exact" is RFC 8289's pseudocode in nanoseconds.
+        arithmetic: Arithmetic = Arithmetic::Fixed;
+    }
+}
+
+/// Settings to try with packets, for laws that have an interval and a target: the interval is a
+/// round-trip time (RFC 8289 section 4.3), the target 5 or 10 % of it (section 4.4).
+pub fn settings(conditions: &Conditions) -> Vec<Settings> {
+    let (shortest_s, longest_s) = conditions.rtts_s();
+    let (_, fastest) = conditions.capacities_pkts_per_s();
+    let most_s = 0.5 * conditions.buffer_pkts / fastest;
+    let setting = |(interval_s, share): (f64, f64)| {
+        let target_s = (share * interval_s).min(most_s);
+        vec![
+            ("target", time(target_s, 4)),
+            ("interval", time(interval_s, 4)),
+        ]
+    };
+    let intervals_s = [shortest_s, conditions.middle.rtt_s, longest_s];
+    let both = intervals_s.into_iter().flat_map(|s| [(s, 0.05), (s, 0.1)]);
+    both.map(setting).collect()
+}
+
+impl CodelParams {
+    /// It has no linear model: the time between signals, not their probability, is what it sets,
+    /// and it does so by the time for which the delay has been above the target.
+    fn search(conditions: &Conditions) -> Search {
+        Search::Listed(settings(conditions))
+    }
+}
+
+impl ConfiguredLaw for CodelParams {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        let clock = Clock(match self.arithmetic {
+            Arithmetic::Fixed => 10, // CODEL_SHIFT
+            Arithmetic::Exact => 0,
+        });
+        let ce_threshold = clock.span(self.ce_threshold);
+        Ok(Box::new(Codel {
+            arithmetic: self.arithmetic,
+            clock,
+            target: Target::new(self.target, site),
+            interval: clock.span(self.interval).max(1),
+            least_backlog: match self.least_backlog {
+                Bytes(0) => site.packet.0,
+                Bytes(bytes) => bytes,
+            },
+            ce_threshold: (self.ce_threshold > Span::ZERO).then_some(ce_threshold),
+            count: 0,
+            last_count: 0,
+            inverse_root: 0,
+            signalling: false,
+            first_above: None,
+            next: 0,
+            delay: 0,
+            dropped: None,
+        }))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    /// A target below the time of a packet signals whenever one waits (RFC 8290 section 5.2.1),
+    /// and the interval is about the longest RTT (RFC 8289 section 4.3); with the factor 3/2 of
+    /// `cake_set_rate`, and its interval of at least two targets.
+    fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
+        let packet_s = 1.0 / site.rate.packets_per_sec(site.packet);
+        let target_s = site.pkts(self.target) * packet_s;
+        let needed_s = target_s.max(1.5 * packet_s);
+        let interval_s = self.interval.as_secs_f64();
+        let long_s = interval_s
+            .max(rtt.as_secs_f64() + needed_s)
+            .max(2.0 * needed_s);
+        let mut found = Vec::new();
+        if needed_s > target_s {
+            found.push(("target", time(needed_s, 3)));
+        }
+        if rtt > self.interval || needed_s > target_s && long_s > interval_s {
+            found.push(("interval", time(long_s, 3)));
+        }
+        found
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinuxQdisc for CodelParams {
+    /// tc-codel(8) and tc-fq_codel(8).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let mut tc = match queue {
+            "fifo" => Tc::new("codel"),
+            "fq" => Tc::new("fq_codel"),
+            _ => return Ok(None),
+        };
+        tc.defaults(self, &["arithmetic"])?;
+        tc.backlog("least_backlog", self.least_backlog, 1, site)?;
+        tc.limit(site);
+        tc.delay("target", "target", self.target, site);
+        tc.time("interval", "interval", self.interval);
+        if self.ce_threshold > Span::ZERO {
+            tc.time("ce_threshold", "ce_threshold", self.ce_threshold);
+        }
+        tc.ecn(site);
+        Ok(Some(tc))
+    }
+}
+
+/// Nanoseconds are shifted right by this.
+#[derive(Clone, Copy)]
+struct Clock(u32);
+
+impl Clock {
+    fn time(self, time: Time) -> u64 {
+        time.as_nanos() >> self.0
+    }
+
+    fn span(self, span: Span) -> u64 {
+        span.as_nanos() >> self.0
+    }
+}
+
+/// A packet was dropped at this time, and the next one is part of the same departure.
+#[derive(Clone, Copy)]
+struct Dropped {
+    at: Time,
+    /// The drop that began the signalling: what follows it goes out.
+    first: bool,
+    /// Drops of this departure.
+    drops: u32,
+}
+
+struct Codel {
+    arithmetic: Arithmetic,
+    clock: Clock,
+    target: Target,
+    // Times from here on are the clock's.
+    interval: u64,
+    least_backlog: u64,
+    ce_threshold: Option<u64>,
+    /// Signals since signalling began, with what is remembered of the last time.
+    count: u32,
+    /// `count` as signalling began.
+    last_count: u32,
+    /// 1/√count, of 2^16.
+    inverse_root: u16,
+    signalling: bool,
+    /// When the delay will have been above the target for an interval.
+    first_above: Option<u64>,
+    /// When the next signal is due, or the last was.
+    next: u64,
+    /// How long the last packet waited.
+    delay: u64,
+    dropped: Option<Dropped>,
+}
+
+/// Linux gives up after so many drops in one departure, and takes its next signal from now.
+const MOST_DROPS: u32 = 256;
+
+impl Codel {
+    /// Whether the delay has been above the target for an interval (RFC 8289 section 5.6,
+    /// `dodequeue`).
+    #[inline]
+    fn stays_above(&mut self, now: Time, q: &QueueView, p: &PacketMeta) -> bool {
+        let came = Time::from_nanos(now.as_nanos().saturating_sub(p.sojourn.as_nanos()));
+        let t = self.clock.time(now);
+        self.delay = t - self.clock.time(came);
+        let target = self.clock.span(self.target.delay(q));
+        if self.delay < target || q.link_bytes() <= self.least_backlog {
+            self.first_above = None;
+            return false;
+        }
+        match (self.first_above, self.arithmetic) {
+            (None, _) => {
+                self.first_above = Some(t + self.interval);
+                false
+            }
+            (Some(due), Arithmetic::Fixed) => t > due,
+            (Some(due), Arithmetic::Exact) => t >= due,
+        }
+    }
+
+    /// `t` + interval/√count (RFC 8289 section 5.6, `control_law`).
+    fn control_law(&self, t: u64) -> u64 {
+        let step = match self.arithmetic {
+            // reciprocal_scale(interval, rec_inv_sqrt << 16)
+            Arithmetic::Fixed => (self.interval * u64::from(self.inverse_root)) >> 16,
+            Arithmetic::Exact => {
+                forebay_units::cast::whole_u64(self.interval as f64 / f64::from(self.count).sqrt())
+            }
+        };
+        t + step.max(1)
+    }
+
+    /// One step of Newton's method towards 1/√count: x·(3 − count·x²)/2, with x of 2^32.
+    fn newton_step(&mut self) {
+        let x = u64::from(self.inverse_root) << 16;
+        let square = (x * x) >> 32;
+        let rest = (3u64 << 32).wrapping_sub(u64::from(self.count) * square);
+        // Two bits are spared, so that the product fits into 64.
+        let next = (rest >> 2).wrapping_mul(x) >> 31;
+        self.inverse_root = (next >> 16) as u16;
+    }
+
+    /// The count to begin with: that of the last time where it ended a short time ago (RFC 8289
+    /// section 5.5, which takes this from Linux).
+    fn begin(&mut self, t: u64) {
+        self.signalling = true;
+        let since_last = self.count.wrapping_sub(self.last_count);
+        if since_last > 1 && t < self.next + 16 * self.interval {
+            self.count = since_last;
+            self.newton_step();
+        } else {
+            self.count = 1;
+            self.inverse_root = u16::MAX;
+        }
+        self.last_count = self.count;
+        self.next = self.control_law(t);
+    }
+
+    /// Signals again, as often as is due: a drop is followed by the next packet of the same
+    /// departure, a mark ends it.
+    fn again(&mut self, now: Time, p: &PacketMeta, drops: u32) -> Verdict {
+        let drops = drops + 1;
+        if self.arithmetic == Arithmetic::Fixed && drops > MOST_DROPS {
+            self.next = self.control_law(self.clock.time(now));
+            return Verdict::Pass;
+        }
+        self.count = self.count.wrapping_add(1);
+        self.newton_step();
+        match p.signal {
+            Signal::Mark => self.next = self.control_law(self.next),
+            Signal::Drop => {
+                self.dropped = Some(Dropped {
+                    at: now,
+                    first: false,
+                    drops,
+                });
+            }
+        }
+        Verdict::Mark
+    }
+
+    /// RFC 8289 section 5.5, `deque`: one packet of its loop.
+    #[inline]
+    fn judge(&mut self, now: Time, q: &QueueView, p: &PacketMeta) -> Verdict {
+        let stays_above = self.stays_above(now, q, p);
+        let t = self.clock.time(now);
+        let mut drops = 0;
+        match self.dropped.take().filter(|dropped| dropped.at == now) {
+            Some(dropped) if dropped.first => return Verdict::Pass,
+            Some(dropped) if stays_above => {
+                self.next = self.control_law(self.next);
+                drops = dropped.drops;
+            }
+            _ => {}
+        }
+        if self.signalling {
+            self.signalling = stays_above;
+            if stays_above && t >= self.next {
+                return self.again(now, p, drops);
+            }
+            return Verdict::Pass;
+        }
+        if !stays_above {
+            return Verdict::Pass;
+        }
+        self.begin(t);
+        if p.signal == Signal::Drop {
+            self.dropped = Some(Dropped {
+                at: now,
+                first: true,
+                drops: 1,
+            });
+        }
+        Verdict::Mark
+    }
+}
+
+impl Law for Codel {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
+        let verdict = self.judge(now, q, p);
+        let late = self.ce_threshold.is_some_and(|limit| self.delay > limit);
+        if late && verdict == Verdict::Pass && p.signal == Signal::Mark {
+            return Verdict::Mark;
+        }
+        verdict
+    }
+
+    /// `fq_codel_drop`: what was dropped to make room raises the rate of signals.
+    fn on_trim(&mut self, _: Time, _: &QueueView, packets: u32) {
+        self.count = self.count.wrapping_add(packets);
+    }
+
+    fn on_idle(&mut self, _now: Time, _q: &QueueView) {
+        self.first_above = None;
+        self.signalling = false;
+        self.dropped = None;
+    }
+
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
+        true
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("count", f64::from(self.count));
+        out("signalling", f64::from(u8::from(self.signalling)));
+        out(
+            "delay",
+            Span::from_nanos(self.delay << self.clock.0).as_secs_f64(),
+        );
+    }
+}
+
+impl FluidLaw for Codel {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::law::Ecn;
+    use crate::laws::testing::{load, packet, phases, site, view, Happens, Phase};
+    use forebay_units::Params;
+    use proptest::prelude::{proptest, ProptestConfig};
+    use std::collections::VecDeque;
+
+    /// `codel_dequeue` and what it calls, read line by line: 32-bit time that wraps, a count, and
+    /// a 16-bit inverse square root.
+    #[derive(Default)]
+    struct Kernel {
+        target: u32,
+        interval: u32,
+        mtu: u32,
+        ce_threshold: Option<u32>,
+        count: u32,
+        lastcount: u32,
+        dropping: bool,
+        rec_inv_sqrt: u16,
+        first_above_time: u32,
+        drop_next: u32,
+        ldelay: u32,
+    }
+
+    struct Waiting {
+        number: usize,
+        bytes: u32,
+        came_ns: u64,
+        ect: bool,
+    }
+
+    /// Numbers of the packets dropped, and the one that went out, with whether it was marked.
+    type Served = (Vec<usize>, Option<(usize, bool)>);
+
+    fn after(a: u32, b: u32) -> bool {
+        (a.wrapping_sub(b) as i32) > 0
+    }
+
+    fn after_eq(a: u32, b: u32) -> bool {
+        (a.wrapping_sub(b) as i32) >= 0
+    }
+
+    impl Kernel {
+        fn newton(&mut self) {
+            let invsqrt = u32::from(self.rec_inv_sqrt) << 16;
+            let invsqrt2 = ((u64::from(invsqrt) * u64::from(invsqrt)) >> 32) as u32;
+            let mut val =
+                (3u64 << 32).wrapping_sub(u64::from(self.count).wrapping_mul(invsqrt2.into()));
+            val >>= 2;
+            val = val.wrapping_mul(invsqrt.into()) >> (32 - 2 + 1);
+            self.rec_inv_sqrt = (val >> 16) as u16;
+        }
+
+        fn control(&self, t: u32) -> u32 {
+            let scaled =
+                (u64::from(self.interval) * u64::from(u32::from(self.rec_inv_sqrt) << 16)) >> 32;
+            t.wrapping_add((scaled as u32).max(1))
+        }
+
+        fn should_drop(&mut self, skb: Option<&Waiting>, backlog: u32, now: u32) -> bool {
+            let Some(skb) = skb else {
+                self.first_above_time = 0;
+                return false;
+            };
+            self.ldelay = now.wrapping_sub((skb.came_ns >> 10) as u32);
+            if (self.ldelay.wrapping_sub(self.target) as i32) < 0 || backlog <= self.mtu {
+                self.first_above_time = 0;
+                return false;
+            }
+            let mut ok = false;
+            if self.first_above_time == 0 {
+                self.first_above_time = now.wrapping_add(self.interval);
+            } else if after(now, self.first_above_time) {
+                ok = true;
+            }
+            ok
+        }
+
+        fn dequeue(&mut self, queue: &mut VecDeque<Waiting>, now_ns: u64) -> Served {
+            let pop = |queue: &mut VecDeque<Waiting>| {
+                let skb = queue.pop_front();
+                let left: u32 = queue.iter().map(|skb| skb.bytes).sum();
+                (skb, left)
+            };
+            let now = (now_ns >> 10) as u32;
+            let mut dropped = Vec::new();
+            let (mut skb, mut backlog) = pop(queue);
+            if skb.is_none() {
+                self.first_above_time = 0;
+                self.dropping = false;
+                return (dropped, None);
+            }
+            let mut drops = 0;
+            let mut marked = false;
+            let mut drop = self.should_drop(skb.as_ref(), backlog, now);
+            let ect = |skb: &Option<Waiting>| skb.as_ref().is_some_and(|skb| skb.ect);
+            if self.dropping {
+                if !drop {
+                    self.dropping = false;
+                } else if after_eq(now, self.drop_next) {
+                    while self.dropping && after_eq(now, self.drop_next) {
+                        drops += 1;
+                        if drops > 256 {
+                            self.drop_next = self.control(now);
+                            break;
+                        }
+                        self.count = self.count.wrapping_add(1);
+                        self.newton();
+                        if ect(&skb) {
+                            marked = true;
+                            self.drop_next = self.control(self.drop_next);
+                            break;
+                        }
+                        dropped.extend(skb.take().map(|skb| skb.number));
+                        (skb, backlog) = pop(queue);
+                        if self.should_drop(skb.as_ref(), backlog, now) {
+                            self.drop_next = self.control(self.drop_next);
+                        } else {
+                            self.dropping = false;
+                        }
+                    }
+                }
+            } else if drop {
+                if ect(&skb) {
+                    marked = true;
+                } else {
+                    dropped.extend(skb.take().map(|skb| skb.number));
+                    (skb, backlog) = pop(queue);
+                    drop = self.should_drop(skb.as_ref(), backlog, now);
+                    let _ = drop;
+                }
+                self.dropping = true;
+                let delta = self.count.wrapping_sub(self.lastcount);
+                let since = now.wrapping_sub(self.drop_next);
+                if delta > 1 && (since.wrapping_sub(16 * self.interval) as i32) < 0 {
+                    self.count = delta;
+                    self.newton();
+                } else {
+                    self.count = 1;
+                    self.rec_inv_sqrt = u16::MAX;
+                }
+                self.lastcount = self.count;
+                self.drop_next = self.control(now);
+            }
+            if ect(&skb) && self.ce_threshold.is_some_and(|ce| after(self.ldelay, ce)) {
+                marked = true;
+            }
+            (dropped, skb.map(|skb| (skb.number, marked)))
+        }
+    }
+
+    /// Our law, called as a queue calls it.
+    fn dequeue(law: &mut dyn Law, queue: &mut VecDeque<Waiting>, now: Time) -> Served {
+        let mut dropped = Vec::new();
+        while let Some(skb) = queue.pop_front() {
+            let q = QueueView {
+                packets: queue.len() as u32,
+                bytes: queue.iter().map(|skb| u64::from(skb.bytes)).sum(),
+                ..view(0)
+            };
+            let p = PacketMeta {
+                flow: 0,
+                bytes: skb.bytes,
+                ecn: if skb.ect { Ecn::Ect0 } else { Ecn::NotEct },
+                signal: if skb.ect { Signal::Mark } else { Signal::Drop },
+                sojourn: now.since(Time::from_nanos(skb.came_ns)),
+                ..packet(skb.bytes)
+            };
+            match law.on_dequeue(now, &q, &p, &mut Rng::new(0, "")) {
+                Verdict::Pass => return (dropped, Some((skb.number, false))),
+                Verdict::Mark if skb.ect => return (dropped, Some((skb.number, true))),
+                _ => dropped.push(skb.number),
+            }
+        }
+        law.on_idle(now, &view(0));
+        (dropped, None)
+    }
+
+    /// Both serve the same arrivals at the same times; the number of signals.
+    fn side_by_side(seed: u64, phases: &[Phase], ce_threshold: Span) -> usize {
+        let params = CodelParams {
+            least_backlog: Bytes(1500),
+            ce_threshold,
+            ..CodelParams::defaults()
+        };
+        let mut law = params.build(&site(), 0).unwrap();
+        let mut kernel = Kernel {
+            target: (5_000_000u64 >> 10) as u32,
+            interval: (100_000_000u64 >> 10) as u32,
+            mtu: 1500,
+            ce_threshold: (ce_threshold > Span::ZERO)
+                .then_some((ce_threshold.as_nanos() >> 10) as u32),
+            ..Kernel::default()
+        };
+        let (mut ours, mut theirs) = (VecDeque::new(), VecDeque::new());
+        let mut signals = 0;
+        for (number, (now_ns, happens)) in load(seed, phases).into_iter().enumerate() {
+            match happens {
+                Happens::Arrival { bytes, ect } => {
+                    for queue in [&mut ours, &mut theirs] {
+                        queue.push_back(Waiting {
+                            number,
+                            bytes,
+                            came_ns: now_ns,
+                            ect,
+                        });
+                    }
+                }
+                Happens::Service => {
+                    let got = dequeue(&mut *law, &mut ours, Time::from_nanos(now_ns));
+                    let want = kernel.dequeue(&mut theirs, now_ns);
+                    assert_eq!(got, want, "at {now_ns} ns");
+                    signals += got.0.len() + usize::from(got.1.is_some_and(|(_, marked)| marked));
+                    let mut count = 0.0;
+                    law.probe(&mut |key, value| {
+                        if key == "count" {
+                            count = value;
+                        }
+                    });
+                    assert_eq!(count, f64::from(kernel.count));
+                }
+            }
+        }
+        signals
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_same_arrivals_get_the_verdicts_of_linux(seed: u64, phases in phases()) {
+            side_by_side(seed, &phases, Span::ZERO);
+            side_by_side(seed, &phases, Span::from_millis(8));
+        }
+    }
+
+    #[test]
+    fn the_arrivals_make_both_signal() {
+        // Twice what the link can send for five seconds, then half, then twice again.
+        let phases = [2.0, 0.5, 2.0].map(|load| Phase {
+            load,
+            ms: 5000,
+            ect: 0.0,
+        });
+        assert!(side_by_side(1, &phases, Span::ZERO) > 500);
+    }
+
+    /// Every 1 ms a packet leaves that waited `delay_ms`, out of a long queue.
+    fn signal_times(params: &CodelParams, delay_ms: u64, until_ms: u64) -> Vec<u64> {
+        let mut law = params.build(&site(), 0).unwrap();
+        let p = PacketMeta {
+            sojourn: Span::from_millis(delay_ms),
+            signal: Signal::Mark,
+            ..packet(1000)
+        };
+        (1000..until_ms)
+            .filter(|ms| {
+                let now = Time::ZERO + Span::from_millis(*ms);
+                law.on_dequeue(now, &view(100), &p, &mut Rng::new(0, "")) == Verdict::Mark
+            })
+            .collect()
+    }
+
+    #[test]
+    fn signals_follow_the_square_root() {
+        let exact = CodelParams {
+            arithmetic: Arithmetic::Exact,
+            ..CodelParams::defaults()
+        };
+        // The first after an interval, the next 100/√1, 100/√2, 100/√3 … ms later.
+        let mut want = vec![1100];
+        let mut due = 1100.0;
+        for count in 1..20 {
+            due += 100.0 / f64::from(count).sqrt();
+            want.push(due.ceil() as u64);
+        }
+        let got = signal_times(&exact, 6, 3000);
+        assert_eq!(got[..20], want[..]);
+        // One step of Newton's method from 1 takes 1/√2 for 1/2, 20 ms early; so it stays.
+        let fixed = signal_times(&CodelParams::defaults(), 6, 3000);
+        let early: Vec<u64> = got.iter().zip(&fixed).skip(2).map(|(e, f)| e - f).collect();
+        assert!(early.iter().all(|ms| (15..30).contains(ms)), "{early:?}");
+    }
+
+    #[test]
+    fn a_short_queue_or_delay_is_left_alone() {
+        let params = CodelParams::defaults();
+        assert!(signal_times(&params, 4, 3000).is_empty());
+        let mut law = params.build(&site(), 0).unwrap();
+        let p = PacketMeta {
+            sojourn: Span::from_millis(50),
+            ..packet(1000)
+        };
+        for ms in 0..2000 {
+            let now = Time::ZERO + Span::from_millis(ms);
+            let verdict = law.on_dequeue(now, &view(1), &p, &mut Rng::new(0, ""));
+            assert_eq!(verdict, Verdict::Pass);
+        }
+    }
+
+    #[test]
+    fn a_target_in_packets_is_a_delay_at_the_links_rate() {
+        // 20 packets of 1000 bytes at 30 Mbit/s wait 5.33 ms.
+        let params = CodelParams {
+            target: SetPoint::Packets(20.0),
+            ..CodelParams::defaults()
+        };
+        assert!(signal_times(&params, 5, 3000).is_empty());
+        assert_eq!(signal_times(&params, 6, 3000)[0], 1101);
+    }
+}

@@ -1,0 +1,285 @@
+//! The PID controller of Ryu and Rump, designed in the time domain.
+
+use forebay_linux_tc::fixed_point::{FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
+use forebay_theory::linear::{LoopFilter, OperatingPoint};
+use forebay_theory::search::{number, packets, Conditions, Search, Space};
+use forebay_units::{params, ParamError, ParamValues, Params, SetPoint, Site, Span};
+
+use crate::configured_law::{fits_buffer, ConfiguredLaw};
+use crate::difference::{Coefficients, QueueControl};
+use crate::law::{Law, Scale, Target};
+use crate::law_spec::LawSpec;
+use crate::periodic::Periodic;
+
+pub const LAW: LawSpec = LawSpec::of::<PidParams>(
+    "pid",
+    "PID: proportional-integral-derivative control of the queue length",
+    "Ryu and Rump 2004; pi-pd eq. (6), (16), Table 1",
+)
+.with_equation("p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = q − target")
+.with_goals(PidGoals::SPECS)
+.slowed_by("tuning")
+.with_search(PidParams::search);
+
+params! {
+    /// PID on the error q − target, digitised with Tustin's rule and the backward difference.
+    pub struct PidParams {
+        /// Queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(200.0), 0.0 => 1e9;
+        /// Proportional gain, per packet.
+        k_p: f64 = 6.2e-5, 0.0 => 10.0;
+        /// Integral gain, per packet and second.
+        k_i: f64 = 3.12e-5, 0.0 => 10.0;
+        /// Derivative gain, seconds per packet. Table 1 prints 5.1e-5; ten times less follows
+        /// from (16) with the paper's tuning constant 0.05, and is the default.
+        k_d: f64 = 5.1e-6, 0.0 => 10.0;
+        /// Time between two samples; the default is 29.5 Hz.
+        interval: Span = Span::from_nanos(33_898_305), 1e-6 => 60.0;
+    }
+}
+
+params! {
+    /// Goals of PID's design.
+    pub struct PidGoals {
+        /// Overshoot of the response to a step, as a share of the step.
+        overshoot: f64 = 0.05, 1e-6 => 0.999;
+        /// Time to come and stay within 2 % of a step, without the integral; zero: 2R.
+        settling: Span = Span::ZERO, 0.0 => 3600.0;
+        /// Factor on the designed gains: the pole placement leaves out the loop's delay, and the
+        /// paper multiplies its result by 0.05 before use.
+        tuning: f64 = 0.05, 1e-6 => 1.0;
+    }
+}
+
+impl PidGoals {
+    /// τ in 4τ = settling time.
+    fn time_constant_s(&self, point: &OperatingPoint) -> f64 {
+        match self.settling {
+            Span::ZERO => 0.5 * point.rtt_s,
+            settling => 0.25 * settling.as_secs_f64(),
+        }
+    }
+
+    pub fn placement(&self, point: &OperatingPoint) -> Placement {
+        place(self.overshoot, self.time_constant_s(point), point)
+    }
+
+    /// The rule in a sentence.
+    pub fn note(&self, point: &OperatingPoint) -> String {
+        let placed = self.placement(point);
+        format!(
+            "The PD part places the poles of the plant without its delay at a natural frequency of \
+             {:.4} rad/s and a damping ratio of {:.4}, for an overshoot of {:.3} %. The delay is \
+             left to the factor `tuning`, here {}: check the margins, which count it.",
+            placed.omega_n,
+            placed.xi,
+            100.0 * self.overshoot,
+            self.tuning,
+        )
+    }
+}
+
+/// Ryu and Rump's pole placement.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Damping ratio.
+    pub xi: f64,
+    /// Natural frequency, in rad/s.
+    pub omega_n: f64,
+    /// The PD part.
+    pub k_p1: f64,
+    pub k_d1: f64,
+    /// PD and PI in series, before the paper's tuning constant.
+    pub k_p: f64,
+    pub k_i: f64,
+    pub k_d: f64,
+}
+
+/// Ryu and Rump's pole placement (pi-pd section 4.1). `overshoot` is a share of the step, in
+/// (0, 1); a time constant of R/2 is the paper's.
+///
+/// A PD part puts the poles where overshoot and time constant ask for; a PI part in series
+/// removes the error at rest.
+pub fn place(overshoot: f64, time_constant_s: f64, point: &OperatingPoint) -> Placement {
+    let (p1, p2, k) = (point.tcp_pole(), point.queue_pole(), point.plant_gain());
+    let xi = -overshoot.ln() / std::f64::consts::PI.hypot(overshoot.ln());
+    let omega_n = 1.0 / (time_constant_s * xi);
+    let k_p1 = (omega_n.powi(2) - p1 * p2) / k;
+    let k_d1 = (2.0 * xi * omega_n - p1 - p2) / k;
+    let k_p2 = omega_n.powi(2) / (k * k_p1);
+    // The paper does not print K_I2; with the PI part's zero on TCP's pole, (16) follows.
+    let k_i2 = k_p2 * p1;
+    Placement {
+        xi,
+        omega_n,
+        k_p1,
+        k_d1,
+        // (5)
+        k_p: k_p1 * k_p2 + k_d1 * k_i2,
+        k_i: k_p1 * k_i2,
+        k_d: k_d1 * k_p2,
+    }
+}
+
+/// Refuses gains below zero: the plant alone is faster than the goals.
+///
+/// # Errors
+/// Where a pole would have to be moved to the right.
+pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
+    if placed.k_p1 > 0.0 && placed.k_d1 >= 0.0 {
+        return Ok(());
+    }
+    Err(ParamError::new(
+        "settling",
+        "a time longer than the plant takes by itself",
+        "a shorter time, or more overshoot, so that no gain is negative",
+    ))
+}
+
+impl PidParams {
+    fn search(conditions: &Conditions) -> Search {
+        let axes = [
+            conditions.target(),
+            conditions.k_p(),
+            conditions.zero(),
+            conditions.lead(),
+        ];
+        Search::Space(Space::with_target(axes, |x| {
+            vec![
+                ("target", packets(x["target"])),
+                ("k_p", number(x["k_p"])),
+                ("k_i", number(x["k_p"] * x["zero"])),
+                ("k_d", number(x["k_p"] * x["lead"])),
+            ]
+        }))
+    }
+}
+
+impl ConfiguredLaw for PidParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        fits_buffer("target", self.target, site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        Ok(Box::new(Periodic::new(QueueControl::new(
+            gains,
+            Target::new(self.target, site),
+            self.interval,
+            Scale::new(site, false),
+        ))))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PidParams {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let interval_s = self.interval.as_secs_f64();
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
+        let filter = gains.sampled(interval_s, 1.0);
+        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
+    }
+
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+        let goals = PidGoals::read(goals)?;
+        let placed = goals.placement(&request.point);
+        faster_than_plant(&placed)?;
+        let designed = PidParams {
+            target: request.set_point,
+            k_p: goals.tuning * placed.k_p,
+            k_i: goals.tuning * placed.k_i,
+            k_d: goals.tuning * placed.k_d,
+            ..self.clone()
+        };
+        let k = Coefficients::pid(
+            designed.k_p,
+            designed.k_i,
+            designed.k_d,
+            self.interval.as_secs_f64(),
+        );
+        Ok(Some(Design::of(
+            vec![
+                ("k_p", designed.k_p),
+                ("k_i", designed.k_i),
+                ("k_d", designed.k_d),
+                ("a", k.a),
+                ("b", k.b),
+                ("c", k.c),
+                ("k_p_placed", placed.k_p),
+                ("k_i_placed", placed.k_i),
+                ("k_d_placed", placed.k_d),
+            ],
+            &designed,
+            &["target", "k_p", "k_i", "k_d", "interval"],
+            vec![goals.note(&request.point)],
+        )))
+    }
+}
+
+impl FixedPointLaw for PidParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        gains.twin(site.pkts(self.target), self.interval, site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{site, view};
+    use forebay_units::{Params, Time};
+
+    #[test]
+    fn the_design_gives_equation_16() {
+        // N = 60, C = 3750/s, overshoot 5 %, R = 0.246 s.
+        let point = OperatingPoint::of_flows(60.0, 0.246, 3750.0);
+        let Placement { k_p, k_i, k_d, .. } = place(0.05, 0.5 * point.rtt_s, &point);
+        for (got, want) in [(k_p, 1.24e-3), (k_i, 6.23e-4), (k_d, 1.02e-4)] {
+            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        }
+    }
+
+    #[test]
+    fn the_default_gains_follow_from_the_design() {
+        // pi-pd (16) times the tuning constant 0.05 (section 4.1).
+        let params = PidParams::defaults();
+        for (got, designed) in [
+            (params.k_p, 1.24e-3),
+            (params.k_d, 1.02e-4),
+            (params.k_i, 6.23e-4),
+        ] {
+            assert!((got / (0.05 * designed) - 1.0).abs() < 0.005, "{got}");
+        }
+    }
+
+    #[test]
+    fn a_held_error_is_answered_by_hand_computed_steps() {
+        let mut law = PidParams::defaults().build(&site(), 0).unwrap();
+        let mut p = Vec::new();
+        for _ in 0..3 {
+            law.handle_timeout(law.poll_timeout().unwrap(), &view(300));
+            p.push(law.intensity(&view(300)).unwrap());
+        }
+        // T = 1/29.5: K_D/T = 1.5045e-4, K_I·T/2 = 5.288e-7; error 100.
+        // a = 2.12979e-4, b = 3.62371e-4, c = 1.5045e-4.
+        let want = [2.12979e-2, 6.3586e-3, 6.4644e-3];
+        for (got, want) in p.iter().zip(want) {
+            assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
+        }
+        assert_eq!(law.poll_timeout(), Some(Time::from_nanos(4 * 33_898_305)));
+    }
+}

@@ -1,0 +1,401 @@
+//! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
+//! redesigned on-line for the estimated capacity and load.
+
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::averaging::{design, thresholds};
+use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
+use forebay_theory::linear::{Average, LoopFilter, OperatingPoint, Sampled};
+use forebay_theory::search::{number, packets, time, Axis, Conditions, Point, Search, Space};
+use forebay_units::cast::whole_i64;
+use forebay_units::{no_goals, params, Packets, ParamError, ParamValues, Site, Span};
+
+use crate::clock::{state_of, State};
+use crate::configured_law::ConfiguredLaw;
+use crate::law::{Law, Scale};
+use crate::law_spec::LawSpec;
+use crate::laws::red::{note, Red, RedParams};
+use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
+use crate::tuner::Tuned;
+
+pub const LAW: LawSpec = LawSpec::of::<StredParams>(
+    "stred",
+    "STRED: RED whose w_q and max_p follow on-line estimates of capacity and load",
+    "Zhang et al., staqm eq. (2), (6), appendix D",
+)
+.with_equation("RED from min_th to max_th, with w_q and max_p of the estimated C and N")
+.with_search(StredParams::search);
+
+params! {
+    /// STRED. Defaults are those of staqm's simulation 1 and of the example in appendix D.
+    pub struct StredParams {
+        /// Average queue below which nothing is signalled.
+        min_th: Packets = Packets(0.0), 0.0 => 1e9;
+        /// Average queue at which the probability reaches max_p.
+        max_th: Packets = Packets(2300.0), 0.0 => 1e9;
+        /// Phase margin of the design, in degrees.
+        phase_margin: f64 = 85.0, 10.0 => 89.99;
+        /// Crossover frequency, as a share of the slower of TCP's two poles.
+        crossover: f64 = 0.1, 1e-3 => 0.5;
+        /// Round-trip time that the design takes, with queueing delay.
+        rtt: Span = Span::from_millis(150), 1e-6 => 60.0;
+        /// Flows that the first design takes; later designs take the estimate.
+        flows: f64 = 1000.0, 1.0 => 1e9;
+        /// Time constant of the capacity estimate.
+        capacity_time: Span = Span::from_secs(5), 1e-3 => 3600.0;
+        /// Time constant of the load estimate; too short a one is unstable.
+        load_time: Span = Span::from_secs(10), 1e-3 => 3600.0;
+        /// Keep the first design until here.
+        tune_after: Span = Span::from_secs(20), 0.0 => 1e6;
+        /// Time between two designs.
+        interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
+        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the first
+        /// design's max_p.
+        gentle: bool = true;
+        /// Space signals by at least 1/p packets.
+        wait: bool = true;
+        /// Average and estimate in bytes instead of packets.
+        queue_in_bytes: bool = false;
+        /// Signal a packet with a probability in proportion to its size.
+        by_size: bool = false;
+    }
+}
+
+struct RedRule {
+    phase_margin: f64,
+    crossover: f64,
+    range_pkts: f64,
+}
+
+impl RedRule {
+    /// w_q and max_p for a point.
+    fn settings(&self, point: &OperatingPoint) -> (f64, f64) {
+        let red = design(self.phase_margin, self.crossover, point);
+        (red.w_q, (red.l_red * self.range_pkts).min(1.0))
+    }
+}
+
+impl Design<Red> for RedRule {
+    /// p_b, the probability that (2) speaks of; RED's spacing of signals comes after it.
+    fn probability(&self, red: &Red) -> f64 {
+        red.base_probability()
+    }
+
+    fn apply(&self, point: &OperatingPoint, red: &mut Red) {
+        (red.w_q, red.max_p) = self.settings(point);
+    }
+
+    fn state(&self, red: &Red) -> Option<State> {
+        Some(state_of(&[red.w_q, red.max_p, red.average_pkts()]))
+    }
+}
+
+impl StredParams {
+    fn rule(&self) -> RedRule {
+        RedRule {
+            phase_margin: self.phase_margin,
+            crossover: self.crossover,
+            range_pkts: self.max_th.0 - self.min_th.0,
+        }
+    }
+
+    fn estimation(&self) -> Estimation {
+        Estimation {
+            interval: self.interval,
+            capacity_time: self.capacity_time,
+            load_time: self.load_time,
+            tune_after: self.tune_after,
+        }
+    }
+
+    /// What TCP sees of p_b.
+    fn signal_rate(&self) -> f64 {
+        crate::laws::red::signals_per_probability(self.wait)
+    }
+
+    fn start(&self, site: &Site) -> OperatingPoint {
+        let capacity = site.rate.packets_per_sec(site.packet);
+        OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
+    }
+
+    fn red(&self, site: &Site) -> RedParams {
+        let (w_q, max_p) = self.rule().settings(&self.start(site));
+        RedParams {
+            min_th: self.min_th,
+            max_th: self.max_th,
+            max_p,
+            w_q,
+            gentle: self.gentle,
+            wait: self.wait,
+            queue_in_bytes: self.queue_in_bytes,
+            by_size: self.by_size,
+            mark_above: false,
+        }
+    }
+}
+
+impl StredParams {
+    fn search(conditions: &Conditions) -> Search {
+        let first = first_design(conditions);
+        let axes = [
+            Axis::new("max_th", 10.0, conditions.buffer_pkts),
+            Axis::new("phase", 30.0, 89.0),
+            Axis::new("crossover", 0.01, 0.5),
+            conditions.own_rtt(),
+        ];
+        let midway = |x: &Point| 0.5 * x["max_th"];
+        Search::Space(Space::new(axes, midway, move |x| {
+            let mut settings = vec![
+                ("max_th", packets(x["max_th"])),
+                ("phase_margin", number(x["phase"])),
+                ("crossover", number(x["crossover"])),
+                ("rtt", time(x["rtt"], 5)),
+            ];
+            settings.extend(first.clone());
+            settings
+        }))
+    }
+}
+
+impl ConfiguredLaw for StredParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        self.red(site).check(site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        let how = self.estimation();
+        let scale = Scale::new(site, self.queue_in_bytes);
+        let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
+        Ok(Box::new(Tuned::new(Red::new(self.red(site), site), tuner)))
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for StredParams {
+    /// RED as designed for the estimates at rest, and the loop that closes over the estimate of
+    /// the load: (6) makes the whole of p follow θ_rc, which follows p.
+    ///
+    /// The estimate reads p_b, which is `wait`'s 1.5 times what TCP sees, so θ_rc is too high by
+    /// √1.5 and L_red by 1.5, and what TCP sees has the designed slope.
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let rule = self.rule();
+        let (rate, interval_s) = (self.signal_rate(), self.interval.as_secs_f64());
+        let p_b = point.probability() / rate;
+        let at = |load: f64| {
+            // The law takes its own `rtt` for R; the load and the capacity it measures.
+            let estimate = OperatingPoint {
+                load,
+                rtt_s: self.rtt.as_secs_f64(),
+                ..*point
+            };
+            let (w_q, max_p) = rule.settings(&estimate);
+            (w_q, max_p / rule.range_pkts)
+        };
+        let load = (p_b / 2.0).sqrt();
+        let (w_q, slope) = at(load);
+        let above_min = p_b / slope;
+        if above_min > rule.range_pkts {
+            return None; // max_p is held to 1, or gentle mode keeps the first design's slope
+        }
+        // δp_b = L·δx + g·δθ with g = (dL/dθ)·x, and each sample moves θ by w·(h·δp_b − δθ),
+        // where h = d√(p/2)/dp. The new θ acts after its sample, as all that is sampled does.
+        let step = 1e-5 * load;
+        let g = above_min * (at(load + step).1 - at(load - step).1) / (2.0 * step);
+        let h = 1.0 / (4.0 * load);
+        let w = -(-interval_s / self.load_time.as_secs_f64()).exp_m1();
+        Some(LoopFilter {
+            queue_pkts: self.min_th.0 + above_min,
+            average: Some(Average {
+                weight: w_q,
+                interval_s: 1.0 / point.capacity_pkts_per_s,
+            }),
+            direct: rate * slope,
+            sampled: Some(Sampled {
+                interval_s,
+                numerator: vec![rate * g * w * h * slope],
+                denominator: vec![1.0, -(1.0 - w + w * h * g)],
+            }),
+            one_sided: false,
+            age_s: 0.0,
+        })
+    }
+
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+        no_goals(goals)?;
+        let red = design(self.phase_margin, self.crossover, &request.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
+        let designed = StredParams {
+            min_th: Packets(min_th),
+            max_th: Packets(max_th),
+            rtt: Span::from_secs_f64(request.point.rtt_s),
+            flows: request.point.flows().max(1.0),
+            // Theorem 1 asks for about a tenth of RED's own response time (figures 12 and 29).
+            load_time: self
+                .load_time
+                .max(Span::from_secs_f64((1.0 / red.omega_g).min(3600.0))),
+            ..self.clone()
+        };
+        Ok(Some(Designed::of(
+            red.gains(max_th - min_th),
+            &designed,
+            &[
+                "min_th",
+                "max_th",
+                "phase_margin",
+                "crossover",
+                "rtt",
+                "flows",
+                "load_time",
+            ],
+            vec![
+                note(&red, request.target_pkts()),
+                format!(
+                    "w_q and max_p are the first design; the law renews them from its estimates. \
+                     The load estimate takes {}, no less than RED itself.",
+                    designed.load_time
+                ),
+            ],
+        )))
+    }
+}
+
+impl FixedPointLaw for StredParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let (how, red) = (self.estimation(), self.red(site));
+        let rtt_ns = self.rtt.as_secs_f64() * 1e9;
+        let margin = self.phase_margin.to_radians();
+        if margin - self.crossover < 0.01 {
+            let allowed = format!("at least {:.3}", (self.crossover + 0.01).to_degrees());
+            return Err(ParamError::new("phase_margin", self.phase_margin, allowed));
+        }
+        let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
+        let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;
+        let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
+        let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
+        let mut config = red.twin_config(site)?;
+        config.extend(how.twin_config(self.rtt, site)?);
+        config.extend([
+            ("cos_margin", part(margin.cos())),
+            ("sin_margin", part(margin.sin())),
+            ("crossover", part(self.crossover)),
+            (
+                "slope",
+                fixed_point::factor("max_th", self.max_th.0, slope)?,
+            ),
+            ("weight", fixed_point::factor("rtt", rtt_ns, weight)?),
+        ]);
+        let mut state = Red::new(red, site).twin_state();
+        state.extend(how.twin_state(&self.start(site), site)?);
+        Ok(Twin {
+            interval: Some(self.interval),
+            config,
+            state,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, view};
+    use forebay_units::{Bytes, Params, Rate, Rng, Time};
+
+    /// staqm's simulations: 622 Mbit/s, 500-byte packets, buffer 3600.
+    fn site() -> Site {
+        Site {
+            rate: Rate::from_bps(622_000_000),
+            buffer_pkts: 3600.0,
+            packet: Bytes(500),
+        }
+    }
+
+    fn close(got: f64, want: f64, tolerance: f64) {
+        assert!((got / want - 1.0).abs() < tolerance, "{got} {want}");
+    }
+
+    #[test]
+    fn the_design_gives_appendix_ds_numbers() {
+        let point = OperatingPoint::of_flows(1000.0, 0.15, 155_500.0);
+        let red = design(85.0, 0.1, &point);
+        close(red.omega_g, 0.1 * 2000.0 / (0.0225 * 155_500.0), 1e-12);
+        close(red.k_red, 5.495e-3, 1e-3);
+        close(red.w_q, 3.53e-8, 2e-3);
+        close(red.l_red, 3.294e-6, 1e-3);
+        close(red.q_d_pkts, 1116.0, 1e-3);
+        // 5 ms are 777 packets, fewer than q_d: the range is 0 to 2·1116 (the paper: 2300).
+        let (min_th, max_th) = thresholds(red.q_d_pkts, 777.5);
+        assert_eq!(min_th, 0.0);
+        close(max_th, 2232.0, 1e-3);
+        close(red.l_red * max_th, 7.35e-3, 2e-3);
+        // A wanted queue above q_d is met in the middle.
+        assert_eq!(thresholds(100.0, 800.0), (700.0, 900.0));
+    }
+
+    #[test]
+    fn both_forms_of_l_red_agree() {
+        // Section III.A: |jω_g + K_red|·(2N)²/(K_red·(RC)³).
+        let (n, r, c) = (1000.0_f64, 0.15_f64, 155_500.0_f64);
+        let red = design(85.0, 0.1, &OperatingPoint::of_flows(n, r, c));
+        let want = red.omega_g.hypot(red.k_red) * (2.0 * n).powi(2) / (red.k_red * (r * c).powi(3));
+        close(red.l_red, want, 1e-12);
+    }
+
+    #[test]
+    fn the_response_time_is_figure_12s() {
+        // N/C = 0.0064 at R = 0.15 s: 2N/(R²C) = 0.5689/s, a tenth of it is 1/17.578 s.
+        let point = OperatingPoint::of_flows(0.0064 * 155_500.0, 0.15, 155_500.0);
+        close(1.0 / design(85.0, 0.1, &point).omega_g, 17.578, 1e-3);
+    }
+
+    #[test]
+    fn the_steady_queue_meets_tcps_loss() {
+        // p_0 = 2N²/(RC)² = L_red·q_d (appendix D).
+        let point = OperatingPoint::of_flows(300.0, 0.1, 20_000.0);
+        let red = design(85.0, 0.1, &point);
+        close(red.l_red * red.q_d_pkts, 2.0 * point.load.powi(2), 1e-12);
+    }
+
+    #[test]
+    fn red_follows_the_estimated_capacity() {
+        let mut params = StredParams::defaults();
+        params.min_th = Packets(0.0);
+        params.max_th = Packets(2300.0);
+        params.load_time = Span::from_secs(3600); // the load stays nearly as designed
+        let mut law = params.build(&site(), 0).unwrap();
+        let first = probed(&*law, "max_p");
+        close(first, 3.294e-6 * 2300.0, 1e-3);
+        let mut rng = Rng::new(1, "test");
+        // A hundredth of the capacity, after 20 s: max_p goes as θ_rc²/θ_c.
+        for k in 0..60 * 1555_u64 {
+            let now = Time::from_nanos(k * 1_000_000_000 / 1555);
+            law.handle_timeout(now, &view(100));
+            law.on_dequeue(now, &view(100), &packet(500), &mut rng);
+            if now < Time::ZERO + Span::from_secs(20) {
+                assert_eq!(probed(&*law, "max_p"), first);
+            }
+        }
+        let (capacity, load) = (probed(&*law, "capacity_pkts_per_s"), probed(&*law, "load"));
+        close(capacity, 1555.0, 1e-2);
+        let point = OperatingPoint {
+            load,
+            capacity_pkts_per_s: capacity,
+            rtt_s: 0.15,
+        };
+        let want = design(85.0, 0.1, &point).l_red * 2300.0;
+        close(probed(&*law, "max_p"), want.min(1.0), 1e-9);
+    }
+
+    #[test]
+    fn thresholds_are_checked_as_reds() {
+        let mut params = StredParams::defaults();
+        params.min_th = Packets(3000.0);
+        assert_eq!(params.check(&site()).unwrap_err().key, "min_th");
+    }
+}

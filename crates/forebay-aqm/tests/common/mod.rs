@@ -1,0 +1,14 @@
+//! What holds of every registry.
+
+use forebay_units::ParamSpec;
+
+/// Each parameter is described by a sentence, and its default is allowed.
+pub fn assert_described(kind: &str, params: &[ParamSpec]) {
+    for param in params {
+        let name = format!("{kind}.{}", param.name);
+        assert!(param.doc.trim().ends_with('.'), "{name}: a sentence");
+        if let Some(default) = (param.default_base)() {
+            assert!((param.min..=param.max).contains(&default), "{name}");
+        }
+    }
+}

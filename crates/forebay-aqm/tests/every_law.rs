@@ -1,0 +1,373 @@
+//! Properties of every law in the registry. No law is named here: a new one is tested by
+//! being registered.
+
+mod common;
+#[path = "common/law_steps.rs"]
+mod law_steps;
+
+use forebay_aqm::laws::{self, LAWS};
+use forebay_aqm::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal, Verdict};
+use forebay_theory::linear::OperatingPoint;
+use forebay_theory::search::{Axis, Condition, Conditions, Search, Settings};
+use forebay_units::{Bytes, Rate, Rng, Site, Span, Time, Value};
+use law_steps::{steps, Step};
+use proptest::prelude::*;
+
+fn site() -> Site {
+    Site {
+        rate: Rate::from_bps(15_000_000),
+        buffer_pkts: 500.0,
+        packet: Bytes(1000),
+    }
+}
+
+fn signal(ecn: Ecn) -> Signal {
+    match ecn {
+        Ecn::NotEct => Signal::Drop,
+        _ => Signal::Mark,
+    }
+}
+
+fn build(spec: &LawSpec) -> Box<dyn Law> {
+    spec.build(&[], &site(), 1)
+        .unwrap_or_else(|e| panic!("{}: {e}", spec.kind))
+}
+
+/// Drives a law by every hook, checks its probability after each step, and returns its verdicts.
+fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdict> {
+    drive_watching(law, seed, steps, true, true).0
+}
+
+/// The same by these hooks of packets alone; the verdicts, and what the law reports after each step.
+fn drive_watching(
+    law: &mut dyn Law,
+    seed: u64,
+    steps: &[(u64, u32, Step)],
+    arrivals: bool,
+    departures: bool,
+) -> (Vec<Verdict>, Vec<f64>) {
+    let mut rng = Rng::new(seed, "law");
+    let mut now = Time::ZERO;
+    let mut verdicts = Vec::new();
+    let mut reported = Vec::new();
+    for (gap, packets, step) in steps {
+        now += Span::from_nanos(*gap);
+        let q = QueueView {
+            idle_since: (*packets == 0).then_some(Time::ZERO),
+            head_since: (*packets > 0).then_some(Time::ZERO),
+            ..QueueView::busy(*packets, 1000, 500, site().rate)
+        };
+        let meta = |bytes, ecn, tcp| PacketMeta {
+            flow: 0,
+            bytes,
+            ecn,
+            signal: signal(ecn),
+            tcp,
+            sojourn: Span::from_millis(1),
+        };
+        match *step {
+            Step::Enqueue { .. } if !arrivals => verdicts.push(Verdict::Pass),
+            Step::Dequeue { .. } if !departures => verdicts.push(Verdict::Pass),
+            Step::Enqueue { bytes, ect } => {
+                let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
+                verdicts.push(law.on_enqueue(now, &q, &meta(bytes, ecn, bytes % 4 != 0), &mut rng));
+            }
+            Step::Dequeue { bytes, tcp } => {
+                verdicts.push(law.on_dequeue(now, &q, &meta(bytes, Ecn::NotEct, tcp), &mut rng));
+            }
+            Step::Overflow => law.on_overflow(now, &q),
+            Step::Idle => law.on_idle(now, &q),
+            Step::Tick => law.handle_timeout(now, &q),
+        }
+        if let Some(p) = law.intensity(&q) {
+            assert!((0.0..=1.0).contains(&p), "intensity {p}");
+            reported.push(p);
+        }
+        law.probe(&mut |name, value| {
+            assert!(value.is_finite(), "{name} = {value}");
+            if name == "p" {
+                assert!((0.0..=1.0).contains(&value), "p = {value}");
+            }
+            reported.push(value);
+        });
+    }
+    (verdicts, reported)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn probabilities_stay_in_range_on_any_input(steps in steps(65_536, 20), seed: u64) {
+        for spec in LAWS {
+            drive(&mut *build(spec), seed, &steps);
+        }
+    }
+
+    #[test]
+    fn same_seed_same_verdicts(steps in steps(65_536, 20), seed: u64) {
+        for spec in LAWS {
+            let first = drive(&mut *build(spec), seed, &steps);
+            let second = drive(&mut *build(spec), seed, &steps);
+            prop_assert_eq!(first, second, "{}", spec.kind);
+        }
+    }
+
+    #[test]
+    fn a_law_that_does_not_watch_packets_is_the_same_without_their_calls(steps in steps(65_536, 20), seed: u64) {
+        for spec in LAWS {
+            let (mut all, mut spared) = (build(spec), build(spec));
+            let (arrivals, departures) = (spared.watches_arrivals(), spared.watches_departures());
+            let all = drive_watching(&mut *all, seed, &steps, true, true);
+            let spared = drive_watching(&mut *spared, seed, &steps, arrivals, departures);
+            prop_assert_eq!(all, spared, "{}", spec.kind);
+        }
+    }
+
+    #[test]
+    fn late_ticks_are_all_run(gaps in proptest::collection::vec(0u64..400_000_000, 1..40), packets in 0u32..500) {
+        let q = QueueView::busy(packets, 1000, 500, site().rate);
+        for spec in LAWS {
+            let (mut late, mut prompt) = (build(spec), build(spec));
+            let mut now = Time::ZERO;
+            for gap in &gaps {
+                now += Span::from_nanos(*gap);
+                late.handle_timeout(now, &q);
+                while let Some(due) = prompt.poll_timeout().filter(|due| *due <= now) {
+                    prompt.handle_timeout(due, &q);
+                }
+                prop_assert!(late.poll_timeout().is_none_or(|due| due > now), "{} left a tick behind", spec.kind);
+                prop_assert_eq!(late.poll_timeout(), prompt.poll_timeout(), "{}", spec.kind);
+                prop_assert_eq!(late.intensity(&q), prompt.intensity(&q), "{}", spec.kind);
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_round_trip_through_their_values() {
+    for spec in LAWS {
+        let defaults = spec.read(&[]).unwrap().values();
+        assert_eq!(defaults.len(), spec.params.len());
+        let given: Vec<(String, Value)> = defaults
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.clone()))
+            .collect();
+        assert_eq!(
+            spec.read(&given).unwrap().values(),
+            defaults,
+            "{}",
+            spec.kind
+        );
+        build(spec);
+    }
+}
+
+#[test]
+fn parameters_are_described() {
+    for spec in LAWS {
+        assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        // A reader finds the parameters of a law in its equation.
+        let mut names = spec.params.iter().map(|param| param.name);
+        let is_named = names.any(|name| spec.equation.contains(name));
+        assert!(spec.baseline || is_named, "{}", spec.kind);
+        common::assert_described(spec.kind, spec.params);
+        for param in spec.params {
+            assert!(param.min < param.max, "{}.{}", spec.kind, param.name);
+        }
+        // The same idea has the same key in every law.
+        for wrong in [
+            "q_ref",
+            "qref",
+            "setpoint",
+            "set_point",
+            "sampling_time",
+            "period",
+        ] {
+            assert!(
+                spec.params.iter().all(|p| p.name != wrong),
+                "{}: {wrong} is `target` or `interval`",
+                spec.kind
+            );
+        }
+    }
+}
+
+#[test]
+fn kinds_are_unique() {
+    for (i, spec) in LAWS.iter().enumerate() {
+        assert!(
+            LAWS[..i].iter().all(|other| other.kind != spec.kind),
+            "{}",
+            spec.kind
+        );
+        assert_eq!(
+            forebay_aqm::laws::find(spec.kind).map(|found| found.title),
+            Some(spec.title)
+        );
+    }
+}
+
+#[test]
+fn out_of_range_values_are_refused() {
+    for spec in LAWS {
+        for param in spec
+            .params
+            .iter()
+            .filter(|p| p.unit.is_empty() && (p.default_base)().is_some())
+        {
+            let given = [(param.name.to_string(), Value::Number(param.max * 2.0 + 1.0))];
+            assert!(spec.read(&given).is_err(), "{}.{}", spec.kind, param.name);
+        }
+    }
+}
+
+#[test]
+fn intensity_is_the_rate_of_signals() {
+    let packet = PacketMeta {
+        flow: 0,
+        bytes: 1000,
+        ecn: Ecn::Ect0,
+        signal: Signal::Mark,
+        tcp: true,
+        sojourn: Span::ZERO,
+    };
+    for spec in LAWS {
+        for packets in [3, 8, 12, 100, 300, 450] {
+            let q = QueueView {
+                head_since: Some(Time::ZERO),
+                ..QueueView::busy(packets, 1000, 500, site().rate)
+            };
+            let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
+            // The queue stays as it is for 10 s: averages settle, integrals grow.
+            let mut now = Time::ZERO;
+            for _ in 0..20_000 {
+                now += Span::from_micros(500);
+                law.handle_timeout(now, &q);
+                law.on_enqueue(now, &q, &packet, &mut rng);
+            }
+            // Then time stands still, and with it every clock; averages may go on moving.
+            let n = 50_000;
+            let (mut told, mut seen) = (0.0, 0.0);
+            for _ in 0..n {
+                let Some(p) = law.intensity(&q) else { break };
+                told += p / f64::from(n);
+                if law.on_enqueue(now, &q, &packet, &mut rng) != Verdict::Pass {
+                    seen += 1.0 / f64::from(n);
+                }
+            }
+            // RED's spacing makes its rate a little uneven in p, and less random than a coin.
+            let noise = 5.0 * (told * (1.0 - told).max(0.0) / f64::from(n)).sqrt() + 1e-9;
+            assert!(
+                (seen - told).abs() <= 0.1 * told + noise,
+                "{} at {packets}: told {told}, seen {seen}",
+                spec.kind
+            );
+        }
+    }
+}
+
+/// What a law is tuned over here: slow and fast links, few and many flows.
+fn conditions() -> Conditions {
+    let at =
+        |mbps: u64, rtt_s, flows| Condition::new(Rate::from_bps(1_000_000 * mbps), rtt_s, flows);
+    Conditions {
+        all: vec![at(5, 0.02, 10), at(50, 0.2, 400), at(16, 0.0632, 63)],
+        middle: at(16, 0.0632, 63),
+        packet: site().packet,
+        buffer_pkts: 1250.0,
+    }
+}
+
+#[test]
+fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
+    let baselines: Vec<_> = LAWS.iter().filter(|law| law.baseline).collect();
+    assert_eq!(baselines.len(), 1);
+    assert_eq!(laws::baseline().kind, baselines[0].kind);
+    let roomy = Site {
+        rate: Rate::from_bps(1_000_000_000),
+        buffer_pkts: 1e6,
+        ..site()
+    };
+    let point = OperatingPoint::of_flows(100.0, 0.1, 125_000.0);
+    for spec in LAWS {
+        let model = spec.read(&[]).unwrap().linear(&point, &roomy).unwrap();
+        match spec.search(&conditions()) {
+            Search::Nothing => assert!(spec.baseline, "{}", spec.kind),
+            Search::Listed(settings) => {
+                assert!(model.is_none(), "{}: the model could judge", spec.kind);
+                assert!(!settings.is_empty(), "{}", spec.kind);
+                for each in settings {
+                    takes(spec, &each, &conditions().middle);
+                }
+            }
+            Search::Space(_) => assert!(model.is_some(), "{}: no model to judge", spec.kind),
+        }
+    }
+}
+
+/// The law builds with these settings.
+fn takes(spec: &LawSpec, settings: &Settings, at: &Condition) {
+    let given: Vec<_> = settings
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let site = Site {
+        rate: at.rate,
+        buffer_pkts: conditions().buffer_pkts,
+        packet: conditions().packet,
+    };
+    if let Err(error) = spec.build(&given, &site, 1) {
+        panic!("{} with {given:?}: {error}", spec.kind);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_point_of_a_search_is_one_that_the_law_takes(shares in proptest::array::uniform8(0.0..1.0f64)) {
+        for spec in LAWS {
+            let Search::Space(space) = spec.search(&conditions()) else {
+                continue;
+            };
+            let along = |(axis, share): (&Axis, f64)| {
+                assert!(0.0 < axis.low && axis.low < axis.high, "{} {}", spec.kind, axis.name);
+                axis.low * (axis.high / axis.low).powf(share)
+            };
+            let point: Vec<f64> = space.axes.iter().zip(shares).map(along).collect();
+            let held_pkts = space.queue_pkts(&point);
+            prop_assert!(held_pkts > 0.0 && held_pkts.is_finite(), "{} {held_pkts}", spec.kind);
+            for at in &conditions().all {
+                let mut settings = space.settings(&point);
+                settings.extend(space.adapted(&point, at, f64::from(at.flows)));
+                takes(spec, &settings, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn declared_facts_name_what_there_is() {
+    for spec in LAWS {
+        let named = |name: &str| {
+            let mut keys = spec.params.iter().chain(spec.goals);
+            keys.any(|key| key.name == name)
+        };
+        if let Some(name) = spec.slowed_by {
+            assert!(named(name), "{}: {name}", spec.kind);
+        }
+        // A queue length or a queuing delay.
+        if let Some(key) = spec.set_point() {
+            assert!(key.unit.contains(['p', 's']), "{}: {}", spec.kind, key.unit);
+        }
+        assert!(
+            spec.title.contains(": "),
+            "{}: a name, a colon, a sentence",
+            spec.kind
+        );
+        if let Some((_, text)) = spec.reality {
+            assert!(text.ends_with('.') && !text.contains("  "), "{text}");
+        }
+    }
+}

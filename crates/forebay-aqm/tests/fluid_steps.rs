@@ -1,0 +1,147 @@
+//! Laws that take many packets of a fluid at once, against the same packets one by one. No law is
+//! named here.
+
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{Ecn, FluidStep, Law, LawSpec, PacketMeta, QueueView, Signal};
+use forebay_units::{Bytes, Rate, Rng, Site, Span, Time};
+
+const RATE: u64 = 8_000_000_000;
+/// Packets in a step of 1 ms.
+const PACKETS: u32 = 1000;
+const STEPS: u32 = 2000;
+
+fn site() -> Site {
+    Site {
+        rate: Rate::from_bps(RATE),
+        buffer_pkts: 100_000.0,
+        packet: Bytes(1000),
+    }
+}
+
+fn view(queue_pkts: f64, now: Time) -> QueueView {
+    let packets = (queue_pkts + 0.5) as u32;
+    QueueView {
+        head_since: Some(Time::from_nanos(
+            now.as_nanos().saturating_sub(u64::from(packets) * 1000),
+        )),
+        ..QueueView::busy(packets, 1000, 100_000, site().rate)
+    }
+}
+
+fn packet(queue_pkts: f64) -> PacketMeta {
+    PacketMeta {
+        flow: 0,
+        bytes: 1000,
+        ecn: Ecn::NotEct,
+        signal: Signal::Drop,
+        tcp: true,
+        sojourn: Span::from_nanos((1000.0 * queue_pkts) as u64),
+    }
+}
+
+/// A slow swing about 1000 packets.
+fn queue_pkts(step: u32) -> f64 {
+    1000.0 + 400.0 * (f64::from(step) / 150.0).sin()
+}
+
+fn between(step: u32, part: f64) -> f64 {
+    queue_pkts(step) + part * (queue_pkts(step + 1) - queue_pkts(step))
+}
+
+fn ticks(law: &mut dyn Law, now: Time, queue: f64) {
+    while law.poll_timeout().is_some_and(|due| due <= now) {
+        law.handle_timeout(now, &view(queue, now));
+    }
+}
+
+/// The link has half of its load for a while, and no queue.
+const IDLE: std::ops::Range<u32> = 1200..1300;
+
+/// The probability over time, by either way; `None` for a law that takes packets one by one.
+fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
+    let mut law = spec.build(&[], &site(), 1).ok()?;
+    let mut rng = Rng::new(1, "flow");
+    let mut seen = Vec::new();
+    for step in 0..STEPS {
+        let end = Time::from_nanos(1_000_000 * u64::from(step + 1));
+        let idle = idles && IDLE.contains(&step);
+        let last = if idle { 0.0 } else { between(step, 1.0) };
+        if at_once && idle {
+            let half = FluidStep {
+                end,
+                queue_pkts: [0.0; 2],
+                arrivals: PACKETS / 2,
+                departures: PACKETS / 2,
+                missed: PACKETS / 2,
+                packet: packet(0.0),
+                view: view(0.0, end),
+            };
+            if !law.take_fluid(&half) {
+                return None;
+            }
+        } else if idle {
+            for k in 1..=PACKETS / 2 {
+                let now = Time::from_nanos(1_000_000 * u64::from(step) + 2000 * u64::from(k));
+                let empty = QueueView {
+                    idle_since: Some(Time::from_nanos(now.as_nanos() - 1000)),
+                    head_since: None,
+                    ..view(0.0, now)
+                };
+                law.on_enqueue(now, &empty, &packet(0.0), &mut rng);
+                law.on_dequeue(now, &view(0.0, now), &packet(0.0), &mut rng);
+                law.on_idle(now, &view(0.0, now));
+            }
+        } else if at_once {
+            let flow = FluidStep {
+                end,
+                queue_pkts: [between(step, 0.0), last],
+                arrivals: PACKETS,
+                departures: PACKETS,
+                missed: 0,
+                packet: packet(last),
+                view: view(last, end),
+            };
+            if !law.take_fluid(&flow) {
+                return None;
+            }
+        } else {
+            for k in 1..=PACKETS {
+                let queue = between(step, f64::from(k) / f64::from(PACKETS));
+                let now = Time::from_nanos(1_000_000 * u64::from(step) + 1000 * u64::from(k));
+                law.on_enqueue(now, &view(queue, now), &packet(queue), &mut rng);
+                law.on_dequeue(now, &view(queue, now), &packet(queue), &mut rng);
+            }
+        }
+        ticks(law.as_mut(), end, last);
+        seen.push(law.intensity(&view(last, end))?);
+    }
+    Some(seen)
+}
+
+#[test]
+fn many_packets_at_once_are_the_same_packets_one_by_one() {
+    compare(false);
+}
+
+#[test]
+fn so_are_those_of_a_link_that_idles() {
+    compare(true);
+}
+
+fn compare(idles: bool) {
+    let mut taken = 0;
+    for spec in LAWS {
+        let Some(once) = run(spec, true, idles) else {
+            continue;
+        };
+        taken += 1;
+        let each = run(spec, false, idles).expect("an intensity");
+        let largest = each.iter().copied().fold(0.0, f64::max);
+        // One by one, queue lengths are whole packets, and ticks come between two of them.
+        for (a, b) in once.iter().zip(&each) {
+            let off = (a - b).abs();
+            assert!(off <= 5e-3 * largest.max(1e-6), "{}: {a} {b}", spec.kind);
+        }
+    }
+    assert!(taken >= LAWS.len() / 2, "only {taken} laws");
+}

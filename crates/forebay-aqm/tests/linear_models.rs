@@ -1,0 +1,347 @@
+//! Every linear model in the registry against the law itself, driven with a small sine of the
+//! queue length. No law is named here.
+
+use forebay_aqm::laws::LAWS;
+use forebay_aqm::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal};
+use forebay_theory::linear::{LoopFilter, OperatingPoint};
+use forebay_units::{Bytes, Rate, Rng, Site, Span, Time, Value};
+use std::f64::consts::TAU;
+
+/// 10 000 packets/s. The buffer is huge, so that laws that divide by it see queues that are
+/// nearly continuous.
+fn site() -> Site {
+    Site {
+        rate: Rate::from_bps(80_000_000),
+        buffer_pkts: 1e9,
+        packet: Bytes(1000),
+    }
+}
+
+const CAPACITY: f64 = 10_000.0;
+const RTT_S: f64 = 0.25;
+/// Of the sines, in rad/s.
+const FREQUENCIES: [f64; 3] = [0.5, 2.0, 8.0];
+
+fn point(probability: f64) -> OperatingPoint {
+    OperatingPoint {
+        load: (probability / 2.0).sqrt(),
+        capacity_pkts_per_s: CAPACITY,
+        rtt_s: RTT_S,
+    }
+}
+
+/// Defaults, told of the network where the law asks for it.
+fn given(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)> {
+    let network = [
+        ("flows", Value::Number(point.flows())),
+        ("rtt", Value::Text(format!("{}s", point.rtt_s))),
+    ];
+    let asked = |name: &str| spec.params.iter().any(|param| param.name == name);
+    network
+        .into_iter()
+        .filter(|(name, _)| asked(name))
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+}
+
+/// A law on a queue whose length is given as a function of time; packets arrive and leave so
+/// that it has that length.
+struct Bench {
+    law: Box<dyn Law>,
+    rng: Rng,
+    step: u64,
+    arrived: f64,
+}
+
+const PACKET: PacketMeta = PacketMeta {
+    flow: 0,
+    bytes: 1000,
+    ecn: Ecn::NotEct,
+    signal: Signal::Drop,
+    tcp: true,
+    sojourn: Span::ZERO,
+};
+
+impl Bench {
+    fn now_s(&self) -> f64 {
+        self.step as f64 / CAPACITY
+    }
+
+    /// A length between two whole numbers is either, with its mean. `waited_s` is how long the
+    /// packet at the head has been there.
+    fn view(&mut self, queue_pkts: f64, waited_s: f64) -> QueueView {
+        let came_s = (self.now_s() - waited_s).max(0.0);
+        let packets = (queue_pkts + self.rng.uniform()).floor().max(0.0) as u32;
+        QueueView {
+            head_since: (packets > 0).then_some(Time::from_nanos((1e9 * came_s) as u64)),
+            ..QueueView::busy(packets, 1000, u32::MAX, site().rate)
+        }
+    }
+
+    /// Runs for `seconds`, telling `see` the time and the probability after each step.
+    fn run(
+        &mut self,
+        seconds: f64,
+        queue_pkts: impl Fn(f64) -> f64,
+        mut see: impl FnMut(f64, f64),
+    ) {
+        for _ in 0..(seconds * CAPACITY) as u64 {
+            let before = queue_pkts(self.now_s());
+            self.step += 1;
+            let now = Time::from_nanos(self.step * (1e9 / CAPACITY) as u64);
+            let length = queue_pkts(self.now_s());
+            // A packet waits for as long as what was there when it came takes.
+            let mut waited_s = length / CAPACITY;
+            for _ in 0..5 {
+                waited_s = queue_pkts(self.now_s() - waited_s) / CAPACITY;
+            }
+            while let Some(due) = self.law.poll_timeout().filter(|due| *due <= now) {
+                let q = self.view(queue_pkts(due.as_secs_f64()), waited_s);
+                self.law.handle_timeout(due, &q);
+            }
+            // One packet leaves in a step; the rest of the change has arrived.
+            let q = self.view(length, waited_s);
+            let leaving = PacketMeta {
+                sojourn: Span::from_secs_f64(waited_s),
+                ..PACKET
+            };
+            self.law.on_dequeue(now, &q, &leaving, &mut self.rng);
+            self.arrived += 1.0 + length - before;
+            while self.arrived >= 1.0 {
+                self.arrived -= 1.0;
+                let q = self.view(length, waited_s);
+                self.law.on_enqueue(now, &q, &PACKET, &mut self.rng);
+            }
+            let q = self.view(length, waited_s);
+            see(self.now_s(), self.probability(&q));
+        }
+    }
+
+    /// The probability after half a second at this length.
+    fn resting(&mut self, queue_pkts: f64) -> f64 {
+        let mut p = 0.0;
+        self.run(0.5, |_| queue_pkts, |_, now| p = now);
+        p
+    }
+
+    fn probability(&self, q: &QueueView) -> f64 {
+        self.law
+            .intensity(q)
+            .expect("a law with a linear model tells its intensity")
+    }
+
+    fn probed(&self, name: &str) -> Option<f64> {
+        let mut found = None;
+        self.law.probe(&mut |key, value| {
+            if key == name {
+                found = Some(value);
+            }
+        });
+        found
+    }
+}
+
+/// A law that rests near `model`'s queue with a probability away from 0 and 1.
+fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench {
+    let wanted = point.probability();
+    let mut bench = Bench {
+        law: spec.build(&given(spec, point), &site(), 1).unwrap(),
+        rng: Rng::new(1, "bench"),
+        step: 0,
+        arrived: 0.0,
+    };
+    // A slow average is filled by a queue that is long for a short time.
+    while bench
+        .probed("average")
+        .is_some_and(|x| x < model.queue_pkts)
+    {
+        let missing = model.queue_pkts - bench.probed("average").unwrap();
+        let weight = model.average.map_or(1.0, |average| average.weight);
+        let length = model.queue_pkts + (0.05 * missing / weight).min(1e9); // ten arrivals
+        bench.run(1e-3, |_| length, |_, _| ());
+        if missing < 1e-3 * model.queue_pkts {
+            break;
+        }
+    }
+    // An integral is filled by an error small enough for the rest of the controller.
+    let quick = model.sampled.as_ref().map_or(0.0, |sampled| {
+        let (re, im) = model.response(TAU / (5.0 * sampled.interval_s));
+        re.hypot(im)
+    });
+    for _ in 0..20 {
+        let mut p = bench.resting(model.queue_pkts);
+        if p > 0.1 * wanted {
+            break;
+        }
+        let length = model.queue_pkts + 0.3 * wanted / quick;
+        let mut seconds = 0.0;
+        while p < wanted && seconds < 200.0 {
+            bench.run(0.1, |_| length, |_, now| p = now);
+            seconds += 0.1;
+        }
+    }
+    bench
+}
+
+/// Gain from queue length to probability at `omega`, fitted by least squares to a sine on a
+/// parabola, as what integrates drifts; with the mean probability.
+fn measured(bench: &mut Bench, centre: f64, amplitude: f64, omega: f64) -> ((f64, f64), f64) {
+    let start = bench.now_s();
+    let queue = |t: f64| centre + amplitude * (omega * (t - start)).sin();
+    let period = TAU / omega;
+    // The first periods are left to what the start has excited.
+    bench.run((20.0 / omega).max(10.0), queue, |_, _| ());
+    let seconds = period * (40.0 / period).ceil();
+    let from = bench.now_s();
+    let mut normal = [[0.0; 6]; 5];
+    bench.run(seconds, queue, |t, p| {
+        let phase = omega * (t - start);
+        let x = (t - from) / seconds - 0.5;
+        let basis = [phase.sin(), phase.cos(), 1.0, x, x * x];
+        for (row, b) in normal.iter_mut().zip(basis) {
+            for (cell, c) in row.iter_mut().zip(basis.into_iter().chain([p])) {
+                *cell += b * c;
+            }
+        }
+    });
+    let x = solve(normal);
+    ((x[0] / amplitude, x[1] / amplitude), x[2] + x[4] / 12.0)
+}
+
+/// Gauss and Jordan.
+fn solve(mut m: [[f64; 6]; 5]) -> [f64; 5] {
+    for i in 0..5 {
+        for j in 0..5 {
+            if j != i {
+                let factor = m[j][i] / m[i][i];
+                let pivot = m[i];
+                for (cell, p) in m[j].iter_mut().zip(pivot) {
+                    *cell -= factor * p;
+                }
+            }
+        }
+    }
+    std::array::from_fn(|i| m[i][5] / m[i][i])
+}
+
+/// The largest relative error of `changed(model)` over the frequencies; `None` for a law without
+/// a linear model.
+fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> Option<[f64; N]> {
+    // A probability within the reach of every law's defaults, and one for laws that hardly
+    // signal.
+    let (start, model) = [1.0 / 30.0, 2e-5].into_iter().find_map(|p| {
+        let start = point(p);
+        let given = given(spec, &start);
+        let model = spec
+            .read(&given)
+            .unwrap()
+            .linear(&start, &site())
+            .unwrap()?;
+        (model.queue_pkts < 0.9 * site().buffer_pkts).then_some((start, model))
+    })?;
+    // A law that started from another design rests at another queue.
+    let at = |p| {
+        let law = spec.read(&given(spec, &start)).unwrap();
+        law.linear(&point(p), &site()).unwrap()
+    };
+    let mut bench = settled(spec, &start, &model);
+    let p = bench.resting(model.queue_pkts);
+    let rest = at(p)?.queue_pkts;
+    if (rest / model.queue_pkts - 1.0).abs() > 1e-3 {
+        bench = settled(spec, &start, &at(p)?);
+    }
+    // No steeper than packets can leave.
+    let amplitude = (1e-4 * rest).clamp((0.1 * rest).min(20.0), 0.5 * CAPACITY / FREQUENCIES[2]);
+    let centre = rest
+        + if model.one_sided {
+            1.5 * amplitude
+        } else {
+            0.0
+        };
+    let mut worst = [0.0; N];
+    for omega in FREQUENCIES {
+        let ((re, im), p) = measured(&mut bench, centre, amplitude, omega);
+        assert!(p > 1e-6 && p < 0.9, "{}: rests at p = {p}", spec.kind);
+        // The model for where the law has come to rest.
+        let model = at(p)?;
+        for (worst, change) in worst.iter_mut().zip(changes) {
+            let mut model = model.clone();
+            change(&mut model);
+            let (want_re, want_im) = model.response(omega);
+            let error = (re - want_re).hypot(im - want_im) / want_re.hypot(want_im);
+            *worst = f64::max(*worst, error);
+        }
+        if std::env::var("SHOW").is_ok() {
+            let (want_re, want_im) = model.response(omega);
+            eprintln!(
+                "{} {omega}: {re:.5e} {im:+.5e} j, model {want_re:.5e} {want_im:+.5e} j, p {p:.4e}",
+                spec.kind
+            );
+        }
+    }
+    Some(worst)
+}
+
+/// A gain that is 5 % wrong, wherever the signal passes.
+fn wrong_gain(model: &mut LoopFilter) {
+    model.direct *= 1.05;
+    if let Some(sampled) = &mut model.sampled {
+        sampled.numerator.iter_mut().for_each(|n| *n *= 1.05);
+    }
+}
+
+/// One sample too late, or an average that is 5 % too slow.
+fn wrong_phase(model: &mut LoopFilter) {
+    if let Some(sampled) = &mut model.sampled {
+        sampled.numerator.insert(0, 0.0);
+    }
+    if let Some(average) = &mut model.average {
+        average.weight *= 0.95;
+    }
+}
+
+#[test]
+fn models_are_the_laws_driven_with_a_small_sine() {
+    let mut modelled = 0;
+    for spec in LAWS {
+        let Some([right, gain, phase]) = errors(spec, [|_| (), wrong_gain, wrong_phase]) else {
+            continue;
+        };
+        modelled += 1;
+        assert!(right < 0.01, "{}: {right}", spec.kind);
+        assert!(gain > 0.04, "{}: a wrong gain passes: {gain}", spec.kind);
+        assert!(phase > 0.01, "{}: a wrong phase passes: {phase}", spec.kind);
+    }
+    assert!(
+        modelled > LAWS.len() / 2,
+        "only {modelled} laws have a model"
+    );
+}
+
+/// The facts that tables and commands ask for are those of the functions behind them.
+#[test]
+fn facts_of_theory() {
+    let names = |fact: fn(&LawSpec) -> bool| -> Vec<&str> {
+        LAWS.iter()
+            .filter(|law| fact(law))
+            .map(|law| law.kind)
+            .collect()
+    };
+    let ruled = names(LawSpec::has_rule);
+    let modelled = names(LawSpec::is_modelled);
+    // A rule designs by the linear model; that of AVQ is of the arrival rate.
+    let by_queue: Vec<&str> = ruled.iter().copied().filter(|law| *law != "avq").collect();
+    assert_eq!(by_queue, modelled);
+    for law in ["avq", "pi", "pie", "pi2", "dualpi2", "red"] {
+        assert!(ruled.contains(&law), "{law}");
+    }
+    for law in ["droptail", "codel", "fq-pie", "cake"] {
+        assert!(!ruled.contains(&law), "{law}");
+    }
+    let coupled = names(|law| {
+        let law = law.read(&[]).unwrap();
+        law.theory()
+            .is_some_and(|theory| theory.coupling().is_some())
+    });
+    assert_eq!(coupled, ["pi2", "dualpi2"]);
+}

@@ -1,0 +1,281 @@
+//! Laws as qdiscs of Linux: tc's words, what they round, and what they refuse.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use forebay_aqm::laws::{find, LAWS};
+use forebay_aqm::{disciplines, QueueChoice};
+use forebay_linux_tc::{Tc, TcSite};
+use forebay_units::{Buffer, Bytes, ParamError, QueueSite, Rate, Value};
+
+fn site() -> TcSite {
+    TcSite {
+        queue: QueueSite {
+            rate: Rate::from_bps(15_000_000),
+            buffer: Buffer::Packets(1000),
+            packet: Bytes(1500),
+            ecn: true,
+        },
+        header: Bytes(0),
+        in_packet: Bytes(14),
+        held: false,
+    }
+}
+
+fn text(value: &str) -> Value {
+    Value::Text(value.into())
+}
+
+fn words(law: &str, given: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc>, ParamError> {
+    let spec = find(law).unwrap();
+    let given: Vec<(String, Value)> = given
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect();
+    let mut queue = QueueChoice::of_law(spec);
+    let keys = queue.spec.params;
+    let (of_queue, given) = given
+        .into_iter()
+        .partition(|(name, _)| keys.iter().any(|key| key.name == name));
+    queue.given = of_queue;
+    queue.tc(&*spec.read(&given)?, site)
+}
+
+fn line(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
+    words(law, given, site).unwrap().unwrap().to_string()
+}
+
+fn refused(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
+    words(law, given, site).unwrap_err().key
+}
+
+#[test]
+fn defaults_are_those_of_the_kernel() {
+    for (law, want) in [
+        ("droptail", "pfifo limit 1000"),
+        (
+            "codel",
+            "codel limit 1000 target 5ms interval 100ms ecn",
+        ),
+        (
+            "fq-codel",
+            "fq_codel limit 1000 target 5ms interval 100ms ecn flows 1024 quantum 1514 drop_batch 64",
+        ),
+        (
+            "pie",
+            "pie limit 1000 target 15ms tupdate 15ms alpha 2 beta 20 ecn nobytemode \
+             no_dq_rate_estimator",
+        ),
+        (
+            "fq-pie",
+            "fq_pie limit 1000 target 15ms tupdate 15ms alpha 2 beta 20 ecn ecn_prob 10 nobytemode \
+             no_dq_rate_estimator flows 1024 quantum 1514",
+        ),
+        (
+            "dualpi2",
+            "dualpi2 limit 1000 target 15ms tupdate 16ms alpha 0.161133 beta 3.204102 \
+             coupling_factor 2 step_thresh 1ms min_qlen_step 2 l4s_ect classic_protection 10% \
+             drop_on_overload",
+        ),
+        (
+            "cake",
+            "cake rtt 100ms unlimited diffserv3 triple-isolate nowash no-ack-filter raw memlimit \
+             2304000",
+        ),
+    ] {
+        assert_eq!(line(law, &[], &site()), want);
+    }
+}
+
+#[test]
+fn a_law_without_a_qdisc_has_no_words() {
+    let kinds: Vec<&str> = LAWS.iter().map(|law| law.kind).collect();
+    let without = kinds
+        .iter()
+        .filter(|kind| matches!(words(kind, &[], &site()), Ok(None)));
+    let with: Vec<_> = kinds
+        .iter()
+        .filter(|kind| !matches!(words(kind, &[], &site()), Ok(None)))
+        .collect();
+    assert_eq!(
+        with,
+        [
+            &"droptail",
+            &"red",
+            &"ared",
+            &"codel",
+            &"fq-codel",
+            &"pie",
+            &"fq-pie",
+            &"dualpi2",
+            &"cake"
+        ]
+    );
+    assert_eq!(without.count() + with.len(), kinds.len());
+    // CoDel is no qdisc among two bands.
+    let priority = QueueChoice {
+        spec: disciplines::find("priority").unwrap(),
+        given: Vec::new(),
+    };
+    let codel = find("codel").unwrap().read(&[]).unwrap();
+    assert_eq!(priority.tc(&*codel, &site()), Ok(None));
+}
+
+#[test]
+fn red_is_that_of_the_kernel_or_none() {
+    let classic = [
+        ("gentle", Value::Flag(false)),
+        ("wait", Value::Flag(false)),
+        ("queue_in_bytes", Value::Flag(true)),
+        ("min_th", text("30p")),
+        ("max_th", text("90p")),
+        ("w_q", Value::Number(1.0 / 128.0)),
+    ];
+    let held = TcSite {
+        held: true,
+        ..site()
+    };
+    assert_eq!(
+        line("red", &classic, &held),
+        "red limit 1501500 min 46500 max 136500 avpkt 1500 burst 75 probability 0.1 \
+         bandwidth 15000000bit ecn harddrop"
+    );
+    let marks = [&classic[..], &[("mark_above", Value::Flag(true))]].concat();
+    assert!(line("red", &marks, &site()).ends_with(" ecn"));
+    for (i, (key, _)) in classic.iter().enumerate().take(3) {
+        let mut other = classic.to_vec();
+        other.remove(i);
+        assert_eq!(refused("red", &other, &site()), *key);
+    }
+    let slow = [&classic[..5], &[("w_q", Value::Number(1e-5))]].concat();
+    assert_eq!(refused("red", &slow, &site()), "w_q");
+}
+
+#[test]
+fn adaptive_red_is_that_of_the_kernel_or_none() {
+    let classic = [
+        ("gentle", Value::Flag(false)),
+        ("wait", Value::Flag(false)),
+        ("queue_in_bytes", Value::Flag(true)),
+        ("min_th", text("30p")),
+        ("max_th", text("90p")),
+        ("w_q", Value::Number(1.0 / 128.0)),
+        ("bottom", Value::Number(0.01)),
+    ];
+    let plain = line("red", &classic[..6], &site());
+    assert_eq!(line("ared", &classic, &site()), format!("{plain} adaptive"));
+    // At 15 Mbit/s the law's own bottom is lower than the kernel's.
+    assert_eq!(refused("ared", &classic[..6], &site()), "bottom");
+    let other = [&classic[..], &[("beta", Value::Number(0.8))]].concat();
+    assert_eq!(refused("ared", &other, &site()), "beta");
+}
+
+#[test]
+fn every_constant_that_differs_is_named() {
+    let error = words("red", &[], &site()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gentle: found true, allowed: false, which Linux's red always has, with wait = false, \
+         queue_in_bytes = true"
+    );
+}
+
+#[test]
+fn a_queue_with_a_limit_of_its_own_leaves_the_links_buffer() {
+    let limit = [("limit", text("10240p"))];
+    assert!(line("fq-codel", &limit, &site()).starts_with("fq_codel limit 10240 "));
+    assert!(line("cake", &limit, &site()).ends_with(" memlimit 23592960"));
+}
+
+#[test]
+fn what_is_coarser_is_rounded_and_told() {
+    let given = [("alpha", Value::Number(0.1)), ("target", text("20p"))];
+    let tc = words("pie", &given, &site()).unwrap().unwrap();
+    assert!(tc
+        .to_string()
+        .contains("target 16ms tupdate 15ms alpha 2 beta 20 "));
+    assert_eq!(tc.rounded.len(), 1);
+    assert_eq!(
+        (tc.rounded[0].key.as_str(), tc.rounded[0].taken.as_str()),
+        ("alpha", "0.125")
+    );
+    assert!(words("pie", &[], &site())
+        .unwrap()
+        .unwrap()
+        .rounded
+        .is_empty());
+    let dual = words("dualpi2", &[], &site()).unwrap().unwrap();
+    // dualpi2_scale_alpha_beta of 41 and 820: 44 and 880 parts of 0.003638.
+    let taken: Vec<f64> = dual
+        .rounded
+        .iter()
+        .map(|it| it.taken.parse().unwrap())
+        .collect();
+    assert!(
+        (taken[0] - 0.160_07).abs() < 1e-5 && (taken[1] - 3.201_42).abs() < 1e-5,
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn what_the_qdisc_cannot_is_refused_by_its_key() {
+    let plain = TcSite {
+        queue: QueueSite {
+            ecn: false,
+            ..site().queue
+        },
+        ..site()
+    };
+    for (law, given, key) in [
+        ("codel", ("arithmetic", text("exact")), "arithmetic"),
+        ("codel", ("least_backlog", text("3000B")), "least_backlog"),
+        ("pie", ("bounded", Value::Flag(true)), "bounded"),
+        ("pie", ("estimator", text("departure-rate")), "estimator"),
+        ("pie", ("alpha", Value::Number(1e-3)), "alpha"),
+        ("pie", ("beta", Value::Number(2.5)), "beta"),
+        ("fq-pie", ("drop_batch", Value::Integer(1)), "drop_batch"),
+        ("dualpi2", ("ramp", text("1ms")), "ramp"),
+        ("cake", ("target", text("10ms")), "target"),
+    ] {
+        assert_eq!(refused(law, &[given], &site()), key, "{law}");
+    }
+    for law in ["dualpi2", "cake"] {
+        assert_eq!(refused(law, &[], &plain), "ecn");
+    }
+    assert!(line("codel", &[], &plain).ends_with(" noecn"));
+}
+
+#[test]
+fn the_packet_that_tbf_holds_and_the_header_are_counted() {
+    let held = TcSite {
+        held: true,
+        header: Bytes(14),
+        in_packet: Bytes(0),
+        ..site()
+    };
+    assert_eq!(line("droptail", &[], &held), "pfifo limit 1001");
+    let bytes = TcSite {
+        queue: QueueSite {
+            buffer: Buffer::Bytes(150_000),
+            ..site().queue
+        },
+        ..held
+    };
+    assert_eq!(line("droptail", &[], &bytes), "bfifo limit 152914");
+    let departure = [("estimator", text("linux-departure-rate"))];
+    assert!(line("pie", &departure, &held).contains("target 15800us "));
+    let dsl = [("overhead", text("22B")), ("framing", text("atm"))];
+    assert!(line("cake", &dsl, &held).contains(" overhead 22 mpu 0 atm "));
+    assert!(line("cake", &dsl, &site()).contains(" overhead 36 mpu 0 atm "));
+}
+
+#[test]
+fn a_long_queue_has_the_memory_for_it() {
+    let long = TcSite {
+        queue: QueueSite {
+            buffer: Buffer::Packets(20_000),
+            ..site().queue
+        },
+        ..site()
+    };
+    assert!(line("fq-codel", &[], &long).ends_with(" memory_limit 46082304"));
+}

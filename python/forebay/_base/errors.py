@@ -1,0 +1,175 @@
+"""The errors of Forebay: one tree under `ForebayError`, whose members carry facts as attributes.
+
+    ForebayError
+    ├── ScenarioError        a scenario, a law or a setting that cannot be used (a `ValueError`)
+    │   └── ParameterError   an argument that cannot be used: its name and value, what is expected
+    │       └── OtherResultError   a folder that has the result of something else
+    ├── FormatError          a file that is not what it should be (a `ValueError`)
+    ├── RunError             a run that failed (a `RuntimeError`)
+    ├── LinkError            a link that could not be set up (a `RuntimeError`)
+    └── StoreError           a file of the store that cannot be used
+
+`Interrupted` is a `KeyboardInterrupt`, so that `except Exception` does not swallow Ctrl-C. The
+native module raises `ScenarioError`, too.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+
+class ForebayError(Exception):
+    """The base of all errors of Forebay."""
+
+
+class ScenarioError(ForebayError, ValueError):
+    """A scenario, a law or a setting that cannot be used, in one line.
+
+    Attributes
+    ----------
+    file : str
+        Name of the scenario; empty where the error is not about a file.
+    line : int or None
+        Line of the file, counted from 1, where it is known.
+    key : str
+        Key of the scenario, such as "traffic.0.flows"; empty where the error is about no key.
+    expected : str
+        What would be right; empty where only the message says it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        file: str = "",
+        line: int | None = None,
+        key: str = "",
+        expected: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.file, self.line, self.key, self.expected = file, line, key, expected
+
+
+class ParameterError(ScenarioError):
+    """An argument that cannot be used.
+
+    Attributes
+    ----------
+    name : str
+        Name of the parameter; the command line has an option for it.
+    value : object
+        The argument.
+    expected : str
+        What would be right.
+    reason : str
+        What is wrong with the argument; empty where `expected` says it.
+    item : str
+        The part of the argument that is at fault; empty for all of it.
+    """
+
+    def __init__(
+        self, name: str, value: object, expected: str, *, reason: str = "", item: str = ""
+    ) -> None:
+        self.name, self.value, self.expected = name, value, expected
+        self.reason, self.item = reason, item
+        super().__init__(self.text(name), key=name, expected=expected)
+
+    def text(self, label: str) -> str:
+        """Return the message with another label, such as "--store", in place of the name."""
+        value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
+        item, reason = (f"{self.item}: " if self.item else ""), self.reason
+        if reason:
+            reason = f" {reason}" if reason.startswith("(") else f", {reason}"
+        return f"{label}: {item}found {value}{reason}, allowed: {self.expected}"
+
+
+class OtherResultError(ParameterError):
+    """A folder that has the result of something else, which is not replaced unasked.
+
+    Attributes
+    ----------
+    command : str
+        The command that made the result.
+    """
+
+    def __init__(self, name: str, value: object, command: str, *, undigested: bool) -> None:
+        self.command = command
+        former = " of a former version, with nothing to compare" if undigested else ""
+        reason = f"which has the result of `{command}`{former}"
+        super().__init__(name, value, "", reason=reason)
+
+    def text(self, label: str) -> str:
+        """Return the message with another label; that of an option names an option."""
+        self.expected = (
+            f"{'--force' if label.startswith('--') else 'force=True'} to replace it, or another "
+            "directory"
+        )
+        return super().text(label)
+
+
+class FormatError(ForebayError, ValueError):
+    """A file that is not what it should be, with the reason.
+
+    The reason may quote the file; what a terminal does not show is replaced in it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("".join(c if c.isprintable() else "\ufffd" for c in reason))
+
+
+class RunError(ForebayError, RuntimeError):
+    """A run that failed.
+
+    Attributes
+    ----------
+    law, point : str
+        Labels of the law and of the point.
+    seed : int
+        Seed of the run.
+    message : str
+        Why it failed.
+    result : Result or None
+        The runs that had finished; None where they are not kept.
+    """
+
+    def __init__(
+        self, law: str, point: str, seed: int, message: str, *, file: str = "", result: Any = None
+    ) -> None:
+        self.law, self.point, self.seed = law, point, seed
+        self.message, self.result = message, result
+        where, at = f"{file}: " if file else "", f" at {point}" if point else ""
+        super().__init__(f"{where}{law}{at}, seed {seed}, failed: {message.rstrip()}")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a script.
+
+    Attributes
+    ----------
+    result : Result
+        The runs that had finished.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        super().__init__("interrupted; what had finished is in .result")
+
+
+class LinkError(ForebayError, RuntimeError):
+    """A link that could not be set up, in one line."""
+
+
+class StoreError(ForebayError):
+    """A file of the store that cannot be used.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file within its store.
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name, self.reason = name, reason

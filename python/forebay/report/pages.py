@@ -1,0 +1,274 @@
+"""report.html: one page that works offline, with every figure in it."""
+
+from __future__ import annotations
+
+import gc
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay._base import quantities, words
+from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
+from forebay._base.progress import Progress
+from forebay.experiment import descriptions
+from forebay.report import tables
+from forebay.report.answers import answers, describe
+from forebay.report.sheet import Sheet
+from forebay.report.tables import Differences
+from forebay.report.templates import html
+
+if TYPE_CHECKING:
+    from forebay._native import PointInfo
+    from forebay.experiment.result import Result
+    from forebay.report.moving import MovingFigures
+    from forebay.report.plot import Plot
+    from forebay.report.tables import Table
+
+#: Folder of the figures that stand beside a page.
+FIGURES = "figures"
+
+
+@dataclass
+class PageFigure:
+    """A figure that is drawn when its turn comes: many would fill the memory."""
+
+    #: Name of its file, without the ending.
+    name: str
+    make: Callable[[], Sheet | Plot]
+    title: str
+    caption: str = ""
+    #: The point that it shows, empty where there is one.
+    where: str = ""
+    #: Empty until it is drawn, and where the page has no room for it.
+    svg: str = ""
+
+    @cached_property
+    def content(self) -> Sheet | Plot:
+        return self.make()
+
+    def plot(self) -> Plot:
+        """It as a static figure."""
+        from forebay.report import drawing
+
+        return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
+
+    def render(self, room: float = math.inf) -> dict[str, bytes]:
+        """Draws it: its files by their names. Its SVG is kept if it has at most so many letters."""
+        label = ", ".join(filter(None, [self.title, self.where]))
+        files, svg = self.plot().rendered(self.name, label)
+        self.svg = svg if len(svg) <= room else ""
+        del self.content
+        return files
+
+
+def render_all(
+    figures: Sequence[PageFigure],
+    folder: Path,
+    watch: Callable[[Progress], None] | None = None,
+    room: float = math.inf,
+) -> None:
+    """Draws figures into files of a folder, and into their `svg`.
+
+    `watch` hears of the progress. room: letters that all SVGs together may have.
+    """
+    start = time.monotonic()
+    with _collected() as collect:
+        for done, figure in enumerate(figures):
+            if watch:
+                elapsed_s = time.monotonic() - start
+                watch(Progress(done / len(figures), done, len(figures), elapsed_s))
+            for name, data in figure.render(room).items():
+                (folder / name).write_bytes(data)
+            room -= len(figure.svg)
+            collect()
+
+
+@contextmanager
+def _collected() -> Iterator[Callable[[], int]]:
+    """Collects garbage only where it is told to. A figure is thousands of objects in cycles, among
+    which Python looks for garbage again and again: a seventh of the drawing."""
+    if not gc.isenabled():
+        yield gc.collect
+        return
+    gc.disable()
+    gc.freeze()
+    try:
+        yield gc.collect
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+#: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
+#: beside it.
+MOST_BYTES = 3_500_000
+#: Mean queue below which an idle direction has no figures: they would be empty.
+QUIET_PKTS = 0.5
+QUIET = "Hardly a packet waited here, so there are no figures."
+#: Name of the figure that a report begins with.
+GLANCE = "glance"
+#: Points that have a section each.
+MOST_SECTIONS = 4
+
+
+@dataclass
+class Section:
+    """One point of the sweep: a table for each link, with its name where there are several; of its
+    traffic, where several cross it; and of its classes, where it has some."""
+
+    title: str
+    tables: list[tuple[str, Table]]
+    traffic: list[tuple[str, Table]]
+    classes: list[tuple[str, Table]]
+    #: Differences between laws; None where there is no pair to compare.
+    differences: Differences | None
+    #: why there are no figures, if there are none
+    quiet: str
+    figures: list[PageFigure]
+
+
+def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
+    """The figures over all points, the queue at a glance before them, and those of each point by
+    its index.
+
+    Beyond `MOST_SECTIONS` points those of single points are left out.
+    """
+    from forebay.report import sweeps
+
+    overviews = [
+        PageFigure(kind, partial(sweeps.content, result, kind), *sweeps.caption(result, kind))
+        for kind in sweeps.OVERVIEWS
+        if sweeps.shows(result, kind)
+    ]
+    overviews[:0] = _glance(result)
+    by_point = {
+        i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
+    }
+    return overviews, by_point
+
+
+def _glance(result: Result) -> Iterator[PageFigure]:
+    """The queue of every law at the first point that carried something, in one panel."""
+    from forebay.report import over_time
+
+    for i, point in result.points():
+        if not _is_quiet(result, i, 0):
+            where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
+            title = f"Queue{f', {where}' if where else ''}"
+            caption = "Means over short steps, with the first seed. Grey is not in the metrics."
+            if len(over_time.distinct_targets(point, 0)) == 1:
+                caption += " The dashed line is the set-point."
+            make = partial(over_time.glance, result, i, 0)
+            yield PageFigure(GLANCE, make, title, caption)
+            return
+
+
+def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
+    """The figures of a point; none of a link with nothing to show."""
+    from forebay.report.kinds import KINDS
+
+    several = len(result.plan.points) > 1
+    where = (descriptions.point(point) or point.label) if several else ""
+    busy = [link for link in range(len(point.links)) if not _is_quiet(result, i, link)]
+    for name, kind in KINDS.items():
+        for link in busy:
+            if (link == 0 or kind.every_link) and kind.shows(result, i, link):
+                # An ASCII name, for links of any name.
+                file = name + (f"-{i + 1}" if several else "") + (f"-link-{link}" if link else "")
+                make = partial(kind.sheet, result, i, link)
+                yield PageFigure(file, make, *kind.caption(result, point, link), where)
+
+
+def _is_quiet(result: Result, point: int, link: int) -> bool:
+    """Whether no packet left the link, or hardly any waited in an idle direction."""
+    seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
+    if not any(sum(one.delay_packets) for one in seen):
+        return True
+    return point in result.experiment.idle and not any(
+        one.metrics["queue_mean_pkts"] >= QUIET_PKTS or one.metrics["drop_rate"] > 0 for one in seen
+    )
+
+
+def is_sweep(result: Result) -> bool:
+    """Whether there are too many points for a section each: then one table has all of them."""
+    return len(list(result.points())) > MOST_SECTIONS
+
+
+def page(
+    result: Result,
+    overviews: list[PageFigure],
+    by_point: dict[int, list[PageFigure]],
+    moving: MovingFigures,
+) -> str:
+    """The page, with the figures that have been rendered, and the numbers of those that move."""
+    plan, sweep = result.plan, is_sweep(result)
+    glance = [one for one in overviews if one.name == GLANCE]
+    return html(
+        "report.html.j2",
+        title=plan.title or result.experiment.path,
+        source=plan.source,
+        partial=partial_result(result),
+        description=describe(result),
+        command=result.experiment.command,
+        scenario=result.experiment.text,
+        laws=plan.points[0].laws,
+        parameters=words.parameters,
+        designs=tables.designs_table(plan),
+        all_metrics=METRICS.values(),
+        class_metrics=list(CLASS_METRICS.values()),
+        traffic_metrics=list(TRAFFIC_METRICS.values()),
+        warnings=descriptions.warnings(result),
+        sections=[] if sweep else list(_sections(result, by_point)),
+        overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
+        seeds=result.seeds,
+        overall=Differences.of(result.overall_differences, {}) if sweep else None,
+        differences_note=tables.DIFFERENCES_NOTE,
+        example=single_point_command(result) if sweep else "",
+        answers=answers(result),
+        glance=glance[0] if glance else None,
+        overviews=overviews[len(glance) :],
+        moving=moving,
+    )
+
+
+def partial_result(result: Result) -> str:
+    """The missing or wrong part; empty for a whole result."""
+    if not result.partial:
+        return result.experiment.warning
+    count = result.experiment.runs
+    return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
+
+
+def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+    at_points = result.law_differences
+    for i, point in result.points():
+        links = [link.name if len(point.links) > 1 else "" for link in point.links]
+        laws, traffic, classes = (
+            [(name, made) for k, name in enumerate(links) if (made := table(result, i, k)).rows]
+            for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
+        )
+        yield Section(
+            descriptions.point(point) or "Metrics",
+            laws,
+            traffic,
+            classes,
+            Differences.of(
+                [difference for difference in at_points if difference.place == (point.label,)], {}
+            ),
+            "" if by_point[i] else QUIET,
+            by_point[i],
+        )
+
+
+def single_point_command(result: Result) -> str:
+    """The command whose report has the figures of the first point."""
+    _, point = next(result.points())
+    overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
+    options = [word for one in overrides for word in ("--set", one)]
+    return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"
