@@ -46,8 +46,6 @@ from tools.routed_path import RECEIVER, routed_path, sh
 if TYPE_CHECKING:
     import forebay
 
-#: Of the issue: the mean delay within a share or a time, the others within a share.
-DELAY_SHARE, DELAY_S, OTHER_SHARE = 0.05, 0.5e-3, 0.1
 #: What a clock may be late by, on average and once.
 LATE_MEAN_S, LATE_MAX_S = 1e-3, 50e-3
 #: Ethernet's header, which counts for the queue, and not for the MTU.
@@ -454,6 +452,15 @@ def virtual(given: argparse.Namespace) -> str:
 
 
 def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) -> Iterator[str]:
+    """Yield the lines of the table: each law simulated, and in the kernel."""
+    # A virtual machine lacks what this needs.
+    from forebay.comparison.compare import Agreement, Tolerance, prediction_half_width
+
+    tolerances = (
+        Tolerance("delay_s", "delay", share=0.05, least=0.5e-3, scale=1e3, digits=2),
+        Tolerance("deviation_s", "deviation", share=0.1, scale=1e3, digits=2),
+        Tolerance("signals", "signals", share=0.1, scale=100, digits=3),
+    )
     heads = [
         *("law", "delay, simulated [ms]", "in the kernel", "deviation, simulated [ms]"),
         *("in the kernel", "signals, simulated [%]", "in the kernel", "utilisation [%]", "beyond"),
@@ -468,26 +475,19 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
             worst = max(one.late_max_s for one in runs)
             yield f"| {law} | void: a clock {1e3 * worst:.0f} ms late {'| ' * (len(heads) - 1)}"
             continue
-
-        def mean(of: list[Measured], name: str) -> float:
-            return float(statistics.mean(getattr(one, name) for one in of))
-
         cells, beyond = [law], []
-        for name, scale, digits in (
-            ("delay_s", 1e3, 2),
-            ("deviation_s", 1e3, 2),
-            ("signals", 100, 3),
-        ):
-            told, here = mean(ours[law], name), mean(sound, name)
-            allowed = OTHER_SHARE * told
-            if name == "delay_s":
-                allowed = max(DELAY_SHARE * told, DELAY_S)
-            if abs(here - told) > allowed:
-                simulated = [getattr(one, name) for one in ours[law]]
-                chance = abs(here - told) <= spread(simulated, len(sound))
-                beyond.append(name.partition("_")[0] + (" (chance)" if chance else ""))
-            cells += [f"{scale * told:.{digits}f}", f"{scale * here:.{digits}f}"]
-        cells += [f"{100 * mean(sound, 'utilisation'):.1f}", ", ".join(beyond)]
+        for rule in tolerances:
+            measured, simulated = (
+                [getattr(run, rule.metric) for run in side] for side in (sound, ours[law])
+            )
+            figure = Agreement(rule, measured, simulated)
+            if not figure.agrees:
+                chance = prediction_half_width(figure.reference, len(sound))
+                note = " (chance)" if abs(figure.difference) <= chance else ""
+                beyond.append(f"{rule.title}{note}")
+            cells += figure.text.split(" → ")
+        use = statistics.mean(one.utilisation for one in sound)
+        cells += [f"{100 * use:.1f}", ", ".join(beyond)]
         if sound[0].settling_s is not None:
             cells += [
                 "; ".join(
@@ -497,17 +497,6 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
                 for of in (ours[law], sound)
             ]
         yield f"| {' | '.join(cells)} |"
-
-
-def spread(simulated: Sequence[float], further: int) -> float:
-    """Half of the 95 % interval that holds the mean of so many further runs."""
-    from forebay._base.statistics import student_quantile  # nor this in a virtual machine
-
-    count = len(simulated)
-    if count < 2:
-        return math.inf
-    deviation = statistics.stdev(simulated) * math.sqrt(1 / further + 1 / count)
-    return student_quantile(count - 1) * deviation
 
 
 def main() -> int:

@@ -13,12 +13,11 @@ is not run again; `--only-page` runs nothing but the simulations, which take a m
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,18 +29,19 @@ import tomlkit
 import forebay
 from bench import attach
 from forebay.campaign.study_points import Points
+from forebay.comparison.compare import Agreement, Tolerance
+from forebay.comparison.saved_runs import KeptRuns
 from forebay.experiment.engines import KERNEL, PACKETS
 from forebay.linux import attachments
 from forebay.report.tables import markdown_table
 from forebay.scenario.builder import typed
 from tools import reality
-from tools.reality import AXES, FIGURES, Figure, Verdict
+from tools.reality import AXES, CELL, TOLERANCES, VALUES
 
 #: The columns of the page, as engines are named.
 ATTACHED = "attached"
 ENGINES = (KERNEL, ATTACHED)
 KEY = ("engine", *AXES)
-VALUES = ("seed", "delay_mean_s", "queue_std_pkts", "drop_rate", "mark_rate", "utilisation")
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def of_engine(place: Place, laws: Sequence[str], engine: str, seeds: int) -> lis
             one["law"],
             # Of what waits at any time, as the kernel's clock sees it.
             delay_mean_s=one["queue_mean_pkts"] * place.packet_s,
-            **{name: one[name] for name in VALUES if name != "delay_mean_s"},
+            **{name: one[name] for name in ("seed", *VALUES) if name != "delay_mean_s"},
         )
         for one in out.metrics.iter_rows(named=True)
     ]
@@ -189,49 +189,25 @@ def in_a_kernel(place: Place, laws: Sequence[str], out: Path) -> list[dict[str, 
     ]
 
 
-def read(runs: Path) -> list[dict[str, Any]]:
-    if not runs.exists():
-        return []
-    with runs.open(newline="") as file:
-        return [
-            {key: _number(key, value) for key, value in row.items()} for row in csv.DictReader(file)
-        ]
+def kept(path: Path) -> KeptRuns:
+    """Return what a file keeps of the runs."""
+    return KeptRuns(path, {"engine": pl.String, **CELL}, VALUES)
 
 
-def _number(key: str, value: str) -> Any:
-    if key in ("seed", "traffic.0.flows"):
-        return int(value)
-    return value if key in ("engine", "law", "traffic.0.tcp", "bottleneck.ecn") else float(value)
-
-
-def write(runs: Path, rows: Sequence[dict[str, Any]]) -> None:
-    new = not runs.exists()
-    with runs.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [*KEY, *VALUES], lineterminator="\n")
-        if new:
-            writer.writeheader()
-        for row in rows:
-            writer.writerow(
-                {key: f"{it:.6g}" if isinstance(it, float) else it for key, it in row.items()}
-            )
-
-
-def make(found: Sequence[Place], runs: Path, out: Path) -> None:
-    """Every run that is not there."""
-    for place, laws in order(found):
+def make(places: Sequence[Place], runs: KeptRuns, out: Path) -> None:
+    """Make every run that is not kept."""
+    for place, laws in order(places):
         for engine in ENGINES:
-            there = {tuple(row[key] for key in KEY) for row in read(runs)}
+            there = set(runs.read().select(KEY).rows())
             missing = [
                 law
                 for law in laws
                 if tuple(place.row(engine, law)[key] for key in KEY) not in there
             ]
-            if not missing:
-                continue
-            if engine == KERNEL:
-                write(runs, in_user_space(place, missing))
-            else:
-                write(runs, in_a_kernel(place, missing, out))
+            if missing and engine == KERNEL:
+                runs.add(pl.DataFrame(in_user_space(place, missing)))
+            elif missing:
+                runs.add(pl.DataFrame(in_a_kernel(place, missing, out)))
 
 
 #: What the page has of each run, as `tools.reality` judges it, with what each side is called.
@@ -240,37 +216,36 @@ SEEDS = 20
 CAUSES = Path(__file__).with_name("attach_causes.md")
 
 
-def simulated(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of the cells that have been attached, with the tokens of the shaper before which they are."""
-    wanted = {_cell(row) for row in rows if row["engine"] == ATTACHED}
-    made: list[dict[str, Any]] = []
-    for place in found:
-        laws = [law for law in place.laws if _cell(place.row(ATTACHED, law)) in wanted]
+def simulated(places: Sequence[Place], attached: pl.DataFrame) -> pl.DataFrame:
+    """Simulate the cells that have been attached, with the tokens of the shaper before them."""
+    cells = set(attached.select(*AXES).rows())
+    rows: list[dict[str, Any]] = []
+    for place in places:
+        laws = [law for law in place.laws if _cell(place.row(ATTACHED, law)) in cells]
         if laws:
-            made += of_engine(place.as_attached(), laws, PACKETS.name, SEEDS)
-    return made
+            rows += of_engine(place.as_attached(), laws, PACKETS.name, SEEDS)
+    return pl.DataFrame(rows)
 
 
-def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[key] for key in AXES)
 
 
-def _frame(rows: Sequence[dict[str, Any]], engine: str) -> pl.DataFrame:
-    return pl.DataFrame([row for row in rows if row["engine"] == engine]).drop("engine")
-
-
-def page(found: Sequence[Place], rows: Sequence[dict[str, Any]]) -> str:
-    rows = [*rows, *simulated(found, rows)]
-    frames = {engine: _frame(rows, engine) for engine in SIDES}
-    attached = frames[ATTACHED]
+def page(found: Sequence[Place], kept_runs: pl.DataFrame) -> str:
+    """Return the page in Markdown; the simulated side is run."""
+    attached = kept_runs.filter(engine=ATTACHED).drop("engine")
+    frames = {
+        PACKETS.name: simulated(found, attached),
+        KERNEL: kept_runs.filter(engine=KERNEL).drop("engine"),
+        ATTACHED: attached,
+    }
     pairs = [
         (one, other, reality.verdicts(frames[one], frames[other]))
         for one, other in itertools.combinations(SIDES, 2)
     ]
-    predicted = pairs[1][2]
     cells = sum(len(place.laws) for place in found)
-    heads = [*AXES.values(), *(figure.title for figure in FIGURES), "beyond"]
-    use = [row["utilisation"] for row in rows if row["engine"] == ATTACHED]
+    heads = [*AXES.values(), *(rule.title for rule in TOLERANCES), "beyond"]
+    use = attached["utilisation"].to_list()
     return f"""\
 # Laws in a kernel, beside the simulator
 
@@ -310,72 +285,77 @@ more{_rest(frames)}.
 
 Simulated · user space · attached; of what is beyond its bound, that beyond chance is bold.
 
-{markdown_table(heads, _rows(frames, predicted))}"""
+{markdown_table(heads, _rows(frames, pairs[1][2]))}"""
 
 
 def _rest(frames: dict[str, pl.DataFrame]) -> str:
     """What of the links that are not full the simulator says."""
-    told = frames[PACKETS.name].group_by(list(AXES)).agg(pl.col("utilisation").mean().alias("told"))
-    short = frames[ATTACHED].join(told, on=list(AXES)).filter(pl.col("utilisation") < 0.95)
+    simulated_use = pl.col("utilisation").mean().alias("simulated")
+    means = frames[PACKETS.name].group_by(list(AXES)).agg(simulated_use)
+    short = (
+        frames[ATTACHED]
+        .join(means, on=list(AXES), maintain_order="left")
+        .filter(pl.col("utilisation") < 0.95)
+    )
     if not short.height:
         return ""
     laws = ", ".join(dict.fromkeys(short["law"].to_list()))
-    below = short.filter(pl.col("told") < 0.95).height
+    below = short.filter(pl.col("simulated") < 0.95).height
     return f"; of the others ({laws}) {below} are below it simulated, too"
 
 
-def _agreement(pairs: Sequence[tuple[str, str, list[Verdict]]]) -> str:
+def _agreement(pairs: Sequence[tuple[str, str, list[Agreement]]]) -> str:
     rows = [
         [
             f"{SIDES[one]}, {SIDES[other]}",
-            *(_share([it for it in verdicts if it.figure is figure]) for figure in FIGURES),
-            str(sum(map(beyond_chance, verdicts))) if one == PACKETS.name else "–",
+            *(_share(it for it in figures if it.tolerance is rule) for rule in TOLERANCES),
+            str(sum(map(beyond_chance, figures))) if one == PACKETS.name else "–",
         ]
-        for one, other, verdicts in pairs
+        for one, other, figures in pairs
     ]
-    return markdown_table(["", *(figure.title for figure in FIGURES), "misses beyond chance"], rows)
+    return markdown_table(["", *(rule.title for rule in TOLERANCES), "misses beyond chance"], rows)
 
 
-def beyond_chance(one: Verdict) -> bool:
-    """A miss that is outside what one more simulated run may be, too."""
-    return not one.agrees and abs(one.difference) > one.half_width
+def beyond_chance(figure: Agreement) -> bool:
+    """Return True for a miss that is outside what one more simulated run may be, too."""
+    return not figure.agrees and abs(figure.difference) > figure.half_width
 
 
-def _share(verdicts: Sequence[Verdict]) -> str:
-    return f"{sum(it.agrees for it in verdicts)} of {len(verdicts)}"
+def _share(figures: Iterable[Agreement]) -> str:
+    agree = [figure.agrees for figure in figures]
+    return f"{sum(agree)} of {len(agree)}"
 
 
-def _rows(frames: dict[str, pl.DataFrame], verdicts: Sequence[Verdict]) -> Iterator[list[str]]:
-    """Of each attached run, with what the simulator did not say."""
-    by_engine = {
-        engine: {
-            _cell(dict(zip(AXES, key, strict=True))): runs
-            for key, runs in frame.partition_by(list(AXES), as_dict=True).items()
-        }
-        for engine, frame in frames.items()
+def _rows(frames: dict[str, pl.DataFrame], figures: Sequence[Agreement]) -> Iterator[list[str]]:
+    """Yield a row for each attached run, with what the simulator did not say."""
+    cells = {
+        engine: frame.partition_by(list(AXES), as_dict=True) for engine, frame in frames.items()
     }
-    per_cell = len(FIGURES)
-    for number, key in enumerate(by_engine[ATTACHED]):
-        mine = verdicts[per_cell * number : per_cell * (number + 1)]
-        shown = [
-            " · ".join(_shown(figure, by_engine[engine].get(key)) for engine in SIDES)
-            for figure in FIGURES
+    of_cell = {
+        cell: list(some)
+        for cell, some in itertools.groupby(figures, lambda it: tuple(it.cell.values()))
+    }
+    for cell in frames[ATTACHED].select(*AXES).unique(maintain_order=True).iter_rows():
+        beyond = []
+        for figure in of_cell[cell]:
+            name = figure.tolerance.title.partition(" (")[0]
+            if not figure.agrees:
+                beyond.append(f"**{name}**" if beyond_chance(figure) else name)
+        yield [
+            *reality.names(dict(zip(AXES, cell, strict=True))),
+            *(
+                " · ".join(_mean(rule, cells[engine].get(cell)) for engine in SIDES)
+                for rule in TOLERANCES
+            ),
+            ", ".join(beyond),
         ]
-        beyond = [
-            f"**{it.figure.title.partition(' (')[0]}**"
-            if beyond_chance(it)
-            else it.figure.title.partition(" (")[0]
-            for it in mine
-            if not it.agrees
-        ]
-        yield [*mine[0].cell.values(), *shown, ", ".join(beyond)]
 
 
-def _shown(figure: Figure, runs: pl.DataFrame | None) -> str:
+def _mean(rule: Tolerance, runs: pl.DataFrame | None) -> str:
     if runs is None:
         return "–"
-    values = figure.values(runs)
-    return f"{figure.scale * sum(values) / len(values):.{figure.digits}f}"
+    values = rule.values(runs)
+    return rule.text(sum(values) / len(values))
 
 
 def main() -> int:
@@ -385,13 +365,13 @@ def main() -> int:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--only-page", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("results", "attached"))
-    given = parser.parse_args()
-    found = places(given.study)
-    given.out.mkdir(parents=True, exist_ok=True)
-    if not given.only_page:
-        make(found, given.runs, given.out)
-    if given.page:
-        given.page.write_text(page(found, read(given.runs)))
+    arguments = parser.parse_args()
+    points, runs = places(arguments.study), kept(arguments.runs)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not arguments.only_page:
+        make(points, runs, arguments.out)
+    if arguments.page:
+        arguments.page.write_text(page(points, runs.read()))
     return 0
 
 

@@ -16,20 +16,19 @@ import json
 import math
 import random
 import re
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import linux
-from beside import Comparison, table
+import polars as pl
+from beside import agree, cell, table
 from beside import run as runs_of
-from fidelity_guest import digest, keep, made, read
-from fidelity_linux import FIGURES, TOLERANCE, figures
+from fidelity_guest import LinuxRuns
+from fidelity_linux import LIMITS, TOLERANCES, figures
 
-from forebay._base.statistics import difference_and_interval
+from forebay.comparison.compare import Agreement
 from forebay.report.tables import markdown_table
 
 DRAWS_SEED = 21
@@ -151,75 +150,49 @@ def _sizes(rate_mbit: float, rtt_ms: float, draws: random.Random) -> dict[str, i
     }
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A case with its figures, Linux's and ours."""
-
-    case: Mapping[str, Any]
-    figures: Sequence[Comparison]
-
-    @property
-    def name(self) -> str:
-        return str(self.case["id"])
-
-    @property
-    def inside(self) -> bool:
-        return all(it.within for it in self.figures)
-
-    @property
-    def proven(self) -> list[Comparison]:
-        return [it for it in self.figures if proven(it)]
-
-
-def proven(figure: Comparison) -> bool:
-    """Whether the whole 95 % interval of the difference is outside (Welch 1947): no chance of the
-    seeds."""
-    _, half_width = difference_and_interval(figure.ours, figure.theirs)
-    return abs(figure.difference) - half_width > figure.allowed
-
-
-def compare(
-    case: Mapping[str, Any], linux_runs: Mapping[int, Mapping[str, float]], seeds: int
-) -> Drawn:
-    """Runs a case here, beside what Linux did."""
-    ran = runs_of(_scenario(case, "packets"), seeds)
+def compare(case: Mapping[str, Any], linux_runs: pl.DataFrame, seeds: int) -> list[Agreement]:
+    """Run a case here, and hold its figures against what Linux did."""
+    ran = runs_of(linux.scenario(case["case"], tuple(case["window"]), "packets"), seeds)
     ours = figures(case, ran)
-    columns = {
-        figure.key: [values[figure.key] for values in linux_runs.values()] for figure in FIGURES
-    }
-    return Drawn(case, [Comparison(it, columns[it.key], ours[it.key]) for it in FIGURES])
+    return [Agreement(it, ours[it.metric], it.values(linux_runs)) for it in TOLERANCES]
 
 
-def page(drawn: Sequence[Drawn], planned: int) -> str:
-    inside = sum(it.inside for it in drawn)
-    unproven = sum(not it.proven for it in drawn)
-    delay = sum(it.figures[0].within for it in drawn)
-    delay_unproven = sum(not proven(it.figures[0]) for it in drawn)
+def page(drawn: Sequence[tuple[Mapping[str, Any], list[Agreement]]], planned: int) -> str:
+    """Return the page in Markdown, of the cases that have been run with their figures."""
+    rows = [(str(case["id"]), row) for case, row in drawn]
+    delays = [row[0] for _, row in rows]
     counts = [
-        ["every figure", str(inside), str(unproven)],
-        ["mean delay alone", str(delay), str(delay_unproven)],
+        [
+            "every figure",
+            str(sum(agree(row) for _, row in rows)),
+            str(sum(not any(one.proven for one in row) for _, row in rows)),
+        ],
+        [
+            "mean delay alone",
+            str(sum(one.agrees for one in delays)),
+            str(sum(not one.proven for one in delays)),
+        ],
     ]
     misses = [
         [
-            it.name,
-            f"`{it.case['case']['qdisc']}`",
-            figure.figure.title,
-            *(_values(figure, values) for values in (figure.theirs, figure.ours)),
-            "yes" if proven(figure) else "no",
+            str(case["id"]),
+            f"`{case['case']['qdisc']}`",
+            one.tolerance.title,
+            *map(one.tolerance.mean_and_deviation, (one.reference, one.tested)),
+            "yes" if one.proven else "no",
         ]
-        for it in drawn
-        for figure in it.figures
-        if not figure.within
+        for case, row in drawn
+        for one in row
+        if not one.agrees
     ]
     heads = ["case", "qdisc", "figure", "Linux", "Forebay", "proven"]
     listed = markdown_table(heads, misses) if misses else "None.\n"
     causes = CAUSES.read_text(encoding="utf-8") if CAUSES.exists() and misses else ""
-    ours = len(drawn[0].figures[0].ours)
-    theirs = [len(it.figures[0].theirs) for it in drawn]
+    ours = len(delays[0].tested)
+    theirs = [len(one.reference) for one in delays]
     seeds = str(min(theirs)) if min(theirs) == max(theirs) else f"{min(theirs)} to {max(theirs)}"
     left = f" {len(drawn)} have been run so far, those of slow links first."
     left = "" if len(drawn) == planned else left
-    rows = [(it.name, list(it.figures)) for it in drawn]
     return f"""# Drawn cases beside the Linux kernel
 
 ```sh
@@ -236,13 +209,10 @@ Each is run on the real kernel in a guest (`--engine kernel`,
 [fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours}
 seeds).{left}
 
-A figure is inside with {TOLERANCE}. A miss is *proven* where the whole 95 % interval of the
+A figure is inside with {LIMITS}. A miss is *proven* where the whole 95 % interval of the
 difference is outside (Welch's t); any other may be the chance of few seeds.
 
-| of {len(drawn)} cases | inside | not proven outside |
-| --- | --- | --- |
-{_lines(counts)}
-
+{markdown_table([f"of {len(drawn)} cases", "inside", "not proven outside"], counts)}
 ## Outside
 
 {listed}
@@ -251,58 +221,35 @@ difference is outside (Welch's t); any other may be the chance of few seeds.
 
 A cell shows *Linux → Forebay*; bold is outside.
 
-{table(rows, FIGURES)}
+{table(rows, TOLERANCES)}
 """
-
-
-def _lines(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _values(figure: Comparison, values: Sequence[float]) -> str:
-    scale, digits = figure.figure.scale, figure.figure.digits
-    mean, spread = statistics.mean(values), statistics.stdev(values)
-    return f"{scale * mean:.{digits}f} ± {scale * spread:.{digits}f}"
 
 
 def _run(args: argparse.Namespace) -> int:
     every = json.loads(args.cases.read_text())
     cases = [case for case in every if re.search(args.only, case["id"])]
-    known = read(args.runs)
-    keys = {case["id"]: _key(case) for case in cases}
+    known = LinuxRuns(args.runs)
     if not args.page_only:
         # The slow links first: they take the least time.
         for case in sorted(cases, key=lambda it: it["case"]["rate_mbit"] * it["window"][1]):
-            key = keys[case["id"]]
-            if len(known.get(key, {})) < args.seeds:
-                rows = made(case, _scenario(case, "kernel"), args.seeds)
-                new = {seed: it for seed, it in rows.items() if seed not in known.get(key, {})}
-                keep(args.runs, *key, new)
-                known[key] = rows
-                print(f"{case['id']}: {len(rows)} runs", file=sys.stderr, flush=True)
+            if known.of(case).height < args.seeds:
+                known.make(case, args.seeds)
+                count = known.of(case).height
+                print(f"{case['id']}: {count} runs", file=sys.stderr, flush=True)
     if args.linux_only:
         return 0
     drawn = []
     for case in cases:
-        if keys[case["id"]] not in known:
+        if (linux_runs := known.of(case)).is_empty():
             continue
-        one = compare(case, known[keys[case["id"]]], OUR_SEEDS)
-        drawn.append(one)
-        said = " | ".join(it.cell() for it in one.figures)
-        flag = "" if one.inside else "  <-- proven" if one.proven else "  <-- outside"
-        print(f"{case['id']:44} {said}{flag}", file=sys.stderr, flush=True)
+        row = compare(case, linux_runs, OUR_SEEDS)
+        drawn.append((case, row))
+        worst = "proven" if any(one.proven for one in row) else "outside"
+        flag = "" if agree(row) else f"  <-- {worst}"
+        print(f"{case['id']:44} {' | '.join(map(cell, row))}{flag}", file=sys.stderr, flush=True)
     if args.out and drawn:
         args.out.write_text(page(drawn, len(cases)), encoding="utf-8")
-    return 0 if drawn and not any(it.proven for it in drawn) else 1
-
-
-def _scenario(case: Mapping[str, Any], engine: str) -> str:
-    return linux.scenario(case["case"], tuple(case["window"]), engine)
-
-
-def _key(case: Mapping[str, Any]) -> tuple[str, str]:
-    """Under which Linux's runs are kept."""
-    return case["id"], digest(_scenario(case, "kernel"))
+    return 0 if drawn and not any(one.proven for _, row in drawn for one in row) else 1
 
 
 def main() -> int:

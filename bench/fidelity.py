@@ -17,27 +17,29 @@ from pathlib import Path
 from typing import Any
 
 import ns2
-from beside import Comparison, Figure, Row, count_within, metrics, progress, table
+from beside import Row, agree, count_within, metrics, progress, table
+
+from forebay.comparison.compare import Agreement, Tolerance
 
 SEEDS = 10
 
-FIGURES = (
-    Figure("mean queue (packets)", "mean", "queue_mean_pkts", share=0.03, spreads=3),
-    Figure("deviation (packets)", "std", "queue_std_pkts", share=0.15, spreads=3),
-    Figure("drop rate (%)", "drop_rate", "drop_rate", share=0.05, spreads=3, digits=3, scale=100),
-    Figure("mark rate (%)", "mark_rate", "mark_rate", share=0.05, spreads=3, digits=3, scale=100),
-    Figure(
-        "utilisation (%)", "util", "utilisation", absolute=0.003, spreads=3, digits=2, scale=100
-    ),
+#: What each figure may differ by.
+TOLERANCES = (
+    Tolerance("queue_mean_pkts", "mean queue (packets)", share=0.03, spreads=3),
+    Tolerance("queue_std_pkts", "deviation (packets)", share=0.15, spreads=3),
+    Tolerance("drop_rate", "drop rate (%)", share=0.05, spreads=3, digits=3, scale=100),
+    Tolerance("mark_rate", "mark rate (%)", share=0.05, spreads=3, digits=3, scale=100),
+    Tolerance("utilisation", "utilisation (%)", absolute=0.003, spreads=3, digits=2, scale=100),
 )
+#: What ns-2's runs call the metrics that have another name there.
+THEIRS = {"queue_mean_pkts": "mean", "queue_std_pkts": "std", "utilisation": "util"}
 
 
-def compare(case: dict[str, Any], window: dict[str, Any], seeds: int) -> list[Comparison]:
-    """Runs a case here and lays its figures beside ns-2's."""
+def compare(case: dict[str, Any], window: dict[str, Any], seeds: int) -> list[Agreement]:
+    """Run a case here and hold its figures against ns-2's."""
     ran = metrics(ns2.scenario(case["params"], (window["t0"], window["t1"])), seeds)
     return [
-        Comparison(figure, window[figure.reference_key], ran[figure.key].to_list())
-        for figure in FIGURES
+        Agreement(it, it.values(ran), window[THEIRS.get(it.metric, it.metric)]) for it in TOLERANCES
     ]
 
 
@@ -53,7 +55,7 @@ three times the spread over seeds, of ns-2's or ours, whichever is larger.
 
 `make fidelity` writes this page.
 
-{table(rows, FIGURES)}
+{table(rows, TOLERANCES)}
 
 ## Reading it
 
@@ -102,7 +104,7 @@ def main() -> int:
             print(progress(*rows[-1]), file=sys.stderr)
     if args.out:
         args.out.write_text(page(rows, args.seeds))
-    return 0 if all(c.within for _, row in rows for c in row) else 1
+    return 0 if all(agree(row) for _, row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -19,33 +19,34 @@ from typing import Any
 
 import linux
 import polars
-from beside import Comparison, Figure, Row, count_within, progress, run, table
+from beside import Row, agree, count_within, progress, run, table
 
 from forebay import Result
+from forebay.comparison.compare import Agreement, Tolerance
 
 SEEDS = 10
 
 #: What the figures may differ by, in words.
-TOLERANCE = """\
+LIMITS = """\
 10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or
 three times the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's
 index"""
-FIGURES = (
-    Figure("mean delay (ms)", "delay_ms.mean", "delay_mean_s", share=0.10, least=1e-3, scale=1e3),
-    Figure(
-        "95th percentile (ms)", "delay_ms.p95", "delay_p95_s", share=0.20, least=2e-3, scale=1e3
-    ),
-    Figure("drop rate (%)", "drop_rate", "drop_rate", share=0.15, spreads=3, digits=3, scale=100),
-    Figure("mark rate (%)", "mark_rate", "mark_rate", share=0.15, spreads=3, digits=3, scale=100),
-    Figure("utilisation (%)", "util", "utilisation", absolute=0.005, digits=2, scale=100),
-    Figure("Jain index", "jain", "jain", absolute=0.03, digits=3),
+TOLERANCES = (
+    Tolerance("delay_mean_s", "mean delay (ms)", share=0.10, least=1e-3, scale=1e3),
+    Tolerance("delay_p95_s", "95th percentile (ms)", share=0.20, least=2e-3, scale=1e3),
+    Tolerance("drop_rate", "drop rate (%)", share=0.15, spreads=3, digits=3, scale=100),
+    Tolerance("mark_rate", "mark rate (%)", share=0.15, spreads=3, digits=3, scale=100),
+    Tolerance("utilisation", "utilisation (%)", absolute=0.005, digits=2, scale=100),
+    Tolerance("jain", "Jain index", absolute=0.03, digits=3),
 )
+#: What the kernel's runs call the metrics that have another name there.
+THEIRS = {"delay_mean_s": "delay_ms.mean", "delay_p95_s": "delay_ms.p95", "utilisation": "util"}
 
 
-def theirs(case: Mapping[str, Any], key: str) -> list[float]:
-    """A figure of each of the kernel's runs; delays in s, without the packet's own
+def theirs(case: Mapping[str, Any], metric: str) -> list[float]:
+    """Return a metric of each of the kernel's runs; delays in s, without the packet's own
     transmission."""
-    name, _, part = key.partition(".")
+    name, _, part = THEIRS.get(metric, metric).partition(".")
     good = [run for run in case["runs"] if "error" not in run]
     if name == "util" and case["case"].get("gso"):
         # Its taps count a segment's headers once, the qdisc those of each of its packets.
@@ -57,8 +58,8 @@ def theirs(case: Mapping[str, Any], key: str) -> list[float]:
     return [value / 1e3 - linux.transmission_s(case["case"]) for value in runs]
 
 
-def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> list[Comparison]:
-    """Runs a case here and lays its figures beside the kernel's.
+def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> list[Agreement]:
+    """Run a case here and hold its figures against the kernel's.
 
     Raises:
         linux.MissingError: the case needs what Forebay does not have.
@@ -66,15 +67,12 @@ def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> lis
     start, end = case["window"]
     ran = run(linux.scenario(case["case"], (start, end), engine), seeds, engine)
     ours = figures(case, ran)
-    return [
-        Comparison(figure, theirs(case, figure.reference_key), ours[figure.key])
-        for figure in FIGURES
-    ]
+    return [Agreement(it, ours[it.metric], theirs(case, it.metric)) for it in TOLERANCES]
 
 
 def figures(case: Mapping[str, Any], ran: Result) -> dict[str, list[float]]:
-    """Each figure of ours by its key, for each seed of a case that was run."""
-    ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
+    """Return each metric of ours, for each seed of a case that was run."""
+    ours = {it.metric: it.values(ran.metrics) for it in TOLERANCES}
     tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
     ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
     return ours
@@ -100,13 +98,13 @@ def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int, more: int)
 Each row is a scenario of the reference runs, in which the kernel's own TCP and queues run in
 virtual time (3 seeds), run here with {seeds} seeds. The last {more} are runs of ours with the
 reference's harness (`bench/linux.json`). A cell shows *Linux → Forebay*; bold is outside
-the tolerance: {TOLERANCE}.
+the tolerance: {LIMITS}.
 
 {count_within(rows)}
 
 `make fidelity` writes this page.
 
-{table(rows, FIGURES)}
+{table(rows, TOLERANCES)}
 
 ## Reading it
 
@@ -193,7 +191,7 @@ def main() -> int:
     if args.out:
         more = len(json.loads(args.reference[-1].read_text())) if args.reference[1:] else 0
         args.out.write_text(page(rows, missing, args.seeds, more))
-    return 0 if all(c.within for _, row in rows for c in row) else 1
+    return 0 if all(agree(row) for _, row in rows) else 1
 
 
 if __name__ == "__main__":

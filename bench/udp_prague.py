@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import polars
-from beside import Comparison, Figure, Row, count_within, progress, table
+from beside import Row, agree, count_within, progress, table
 
 import forebay
+from forebay.comparison.compare import Agreement, Tolerance
 from forebay.scenario.builder import toml
 
 THEIRS = Path(__file__).with_name("udp_prague.json")
@@ -40,11 +41,11 @@ BESIDE = [
     (100, 5, 2), (100, 20, 4), (100, 80, 1),
 ]  # fmt: skip
 
-FIGURES = (
-    Figure("Prague (Mbit/s)", "rate", "rate", share=0.10, spreads=2, digits=2, scale=1e-6),
-    Figure("CUBIC (Mbit/s)", "others", "others", share=0.10, spreads=2, digits=2, scale=1e-6),
-    Figure("delay of Prague (ms)", "delay", "delay", share=0.10, least=5e-4, spreads=2, scale=1e3),
-    Figure("marks of Prague (%)", "marks", "marks", share=0.15, spreads=2, digits=2, scale=100),
+TOLERANCES = (
+    Tolerance("rate", "Prague (Mbit/s)", share=0.10, spreads=2, digits=2, scale=1e-6),
+    Tolerance("others", "CUBIC (Mbit/s)", share=0.10, spreads=2, digits=2, scale=1e-6),
+    Tolerance("delay", "delay of Prague (ms)", share=0.10, least=5e-4, spreads=2, scale=1e3),
+    Tolerance("marks", "marks of Prague (%)", share=0.15, spreads=2, digits=2, scale=100),
 )
 
 LINK = """\
@@ -112,6 +113,11 @@ def figures(text: str, folder: Path, seeds: int, engine: str) -> dict[str, list[
     }
 
 
+def compare(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> list[Agreement]:
+    """Hold our figures against those of UDP-Prague."""
+    return [Agreement(it, ours[it.metric], theirs[it.metric]) for it in TOLERANCES]
+
+
 def name(case: tuple[int, int, int], beside: bool) -> str:
     rate, rtt, flows = case
     return f"{rate} Mbit/s, {rtt} ms, {flows}" + (f" beside {flows}" if beside else "")
@@ -136,14 +142,14 @@ def main() -> int:
                 text = scenario(case, PROGRAM, beside)
                 theirs[title] = figures(text, folder, args.seeds, "kernel")
             ours = figures(scenario(case, OURS, beside), folder, 4 * args.seeds, "packets")
-            compared = [Comparison(one, theirs[title][one.key], ours[one.key]) for one in FIGURES]
+            compared = compare(ours, theirs[title])
             rows.append((title, compared))
             print(progress(*rows[-1]), file=sys.stderr, flush=True)
     if args.run:
         THEIRS.write_text(json.dumps(theirs, indent=1) + "\n")
-    print(table(rows, FIGURES))
+    print(table(rows, TOLERANCES))
     print(count_within(rows))
-    return 0 if all(one.within for _, row in rows for one in row) else 1
+    return 0 if all(agree(row) for _, row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import polars as pl
 
 from forebay._base.publication import publish
 from forebay._native import RESULTS_VERSION
-from forebay.campaign.effects import effects
-from forebay.campaign.study import Study
+from forebay.campaign.study import Study, effects
 from forebay.campaign.study_points import Points
 from forebay.experiment.steady_state import FULL, MISSED
 from forebay.experiment.store import Store

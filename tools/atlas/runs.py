@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from forebay import _native
-from forebay.campaign import manifest
 from forebay.campaign.study_points import Points
 from forebay.experiment import run_rows as rows
 from forebay.experiment.steady_state import FULL, MISSED
@@ -53,7 +52,7 @@ class Runs:
 
 def read(points: Points, store: Store) -> Runs:
     """Of what is in the store. Raises `ValueError` where nothing is."""
-    listed = manifest.list_runs(points, store)
+    listed = points.list_runs(store)
     wanted = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
     stored = store.rows_of(listed["config"], wanted).filter(
         (pl.col("link") == 0) & (pl.col("seed") == 1)

@@ -37,7 +37,7 @@ class Claim:
     where: str
     #: The claim, in our words.
     says: str
-    #: An expression over measures: see `forebay.campaign.measures`.
+    #: An expression over measures: see `forebay.campaign.replay`.
     value: str
     #: A number, or a bound such as "< 1".
     published: float | str
@@ -63,7 +63,7 @@ class Claim:
 
     @property
     def bound(self) -> tuple[str, float] | None:
-        """("<", 1.0) of a `published` "< 1"."""
+        """The sign and number of a `published` bound: ("<", 1.0) of "< 1"."""
         if not isinstance(self.published, str):
             return None
         sign, number = re.split(r"\s+", self.published, maxsplit=1)
@@ -77,7 +77,7 @@ class Figure:
     #: As the paper numbers it.
     where: str
     title: str
-    #: Of `forebay.campaign.paper_figures.KINDS`, or "measure".
+    #: Of `forebay.campaign.paper_page.KINDS`, or "measure".
     kind: str
     points: list[str] = field(default_factory=list)
     laws: list[str] = field(default_factory=list)

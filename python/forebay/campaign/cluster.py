@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
@@ -16,12 +18,90 @@ from typing import TYPE_CHECKING, Any
 from forebay._base import signals
 from forebay._base.metrics import COST
 from forebay._native import RESULTS_VERSION, ScenarioError
-from forebay.campaign.batches import AHEAD, BATCH_S, Batches
-from forebay.campaign.threads import Done, Task
+from forebay.campaign.making import Done, Task
 from forebay.experiment.execution import POLL_S, cores
 
 if TYPE_CHECKING:
     from distributed import Client
+
+#: A batch takes about so long, and at the end no less than this, which hides the way of a message
+#: over a slow network.
+BATCH_S, LEAST_S = 2.0, 0.25
+#: Batches that each worker has beside the one under way.
+AHEAD = 2
+#: Runs of the first batches, whose cost nobody knows; most of any.
+FIRST_RUNS, MOST_RUNS = 2, 1000
+
+
+class Batches:
+    """Tasks cut into batches when they are asked for, by what runs have cost so far."""
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._tasks = iter(tasks)
+        self._more = True
+        #: what has been read ahead; of the first one the runs from `_at` on are left
+        self._read: deque[Task] = deque()
+        self._at, self._left = 0, 0
+        self._again: list[Task] = []
+        self._run_s: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """True if `next` has nothing left."""
+        return not (self._again or self._read or self._more)
+
+    def next(self, workers: int) -> Task | None:
+        """Return one more batch for one of so many workers; None if nothing is left."""
+        if self._again:
+            return self._again.pop()
+        size = self._size(max(1, workers))
+        if not self._read:
+            return None
+        runs = self._read[0].runs[self._at : self._at + size]
+        batch = self._read[0].only(runs)
+        self._at += len(runs)
+        self._left -= len(runs)
+        if self._at == len(self._read[0].runs):
+            self._read.popleft()
+            self._at = 0
+        return batch
+
+    def again(self, task: Task) -> None:
+        """Give out a batch again that was lost."""
+        self._again.append(task)
+
+    def took(self, costs_s: list[float]) -> None:
+        """Learn from what the runs of a batch have cost."""
+        if costs_s:
+            mean_s = sum(costs_s) / len(costs_s)
+            self._run_s = mean_s if self._run_s is None else 0.7 * self._run_s + 0.3 * mean_s
+
+    def _size(self, workers: int) -> int:
+        """Return the number of runs of the next batch. The workers have `AHEAD` more at hand, and
+        what comes after these must be as much again, so that no one is left alone with them."""
+        run_s = None if self._run_s is None else max(self._run_s, 1e-6)
+        shares = 2 * (1 + AHEAD) * workers
+        enough = 1 if run_s is None else shares * BATCH_S / run_s
+        while self._more and self._left < enough:
+            task = next(self._tasks, None)
+            if task is None:
+                self._more = False
+            else:
+                self._read.append(_mixed(task))
+                self._left += len(task.runs)
+        if run_s is None:
+            return FIRST_RUNS
+        size = min(BATCH_S / run_s, max(self._left / shares, LEAST_S / run_s))
+        return min(MOST_RUNS, max(1, round(size)))
+
+
+def _mixed(task: Task) -> Task:
+    """Return the task with its points in any order below each seed: batches then cost alike, though
+    runs at neighbouring points are all short or all long. Runs of laws at a point stay together."""
+    place = list(range(len(task.points)))
+    random.Random(0).shuffle(place)
+    return task.only(sorted(task.runs, key=lambda run: (run[2], place[run[0]], run[1])))
+
 
 #: How long a scheduler may take to answer, at first and after its connection was lost; how often it
 #: is asked for its workers.
@@ -32,8 +112,8 @@ WAIT = "5s"
 
 
 def work(task: Task) -> tuple[int, Done]:
-    """Makes the runs of a task on one thread of a worker: the version of its numbers, and what came
-    of them."""
+    """Make the runs of a task on one thread of a worker; return the version of its numbers, and
+    what came of them."""
     batch = task.start(1)
     done = Done()
     while True:
@@ -57,7 +137,7 @@ class Cluster:
         self._none = 0
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
-        """What ends, as it does; as many tasks are ahead as keep the workers busy, also where a
+        """Yield runs as they end; as many tasks are ahead as keep the workers busy, also where a
         message takes long."""
         batches = Batches(tasks)
         under_way: dict[Any, Task] = {}
@@ -84,7 +164,7 @@ class Cluster:
                     self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
 
     def _begun(self, under_way: dict[Any, Task], batches: Batches) -> Generator[Done]:
-        """What workers have begun when the study is stopped, and end within the time of a batch.
+        """Yield what workers have begun when the study is stopped, and end within a batch's time.
 
         Each works on as many batches as it has threads, the first of those it was given; the
         others are taken back.
@@ -114,8 +194,8 @@ class Cluster:
             time.sleep(POLL_S)
 
     def threads(self) -> int:
-        """Threads of all workers, as the scheduler lately said. Raises `ScenarioError` for a worker
-        without forebay: it would die of each task, as if the runs were the reason."""
+        """Return the threads of all workers, as the scheduler lately said. Raises `ScenarioError`
+        for a worker without forebay: it would die of each task, as if the runs were the reason."""
         now_s = time.monotonic()
         if now_s - self._asked_s >= ASK_S and self.client.status == "running":
             # One that has just died counts no worker; its status soon says so.
@@ -139,8 +219,8 @@ class Cluster:
         return sum(self._workers.values())
 
     def _done(self, under_way: dict[Any, Task], batches: Batches) -> Done:
-        """What came of tasks that have ended. Those that a lost scheduler has forgotten wait once
-        more, as do parts of those that killed their workers."""
+        """Return what came of tasks that have ended. Those that a lost scheduler has forgotten wait
+        once more, as do parts of those that killed their workers."""
         from distributed import KilledWorker
 
         finished = [future for future in under_way if future.status == "finished"]
@@ -175,7 +255,8 @@ class Cluster:
         return done
 
     def _outcomes(self, finished: list[Any]) -> dict[Any, Any]:
-        """What they have returned; less of those that are lost, and will be done once more."""
+        """Return what tasks have returned, without those that are lost and will be done once
+        more."""
         try:
             # All together: one after another, each would wait for messages to and fro.
             results = self.client.gather(finished)  # type: ignore[no-untyped-call]

@@ -1,12 +1,12 @@
-"""Makes the runs of a study that its store does not have."""
+"""The runs of a study that its store lacks: cut into tasks, made, and stored as they end."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,17 +17,188 @@ from forebay._base import signals
 from forebay._base.progress import Progress
 from forebay._base.publication import publish
 from forebay._native import ScenarioError
-from forebay.campaign import manifest
-from forebay.campaign.threads import Done, RunOutputs, Task
+from forebay.campaign.study_points import Row, StudySource
 from forebay.experiment import execution
+from forebay.experiment.engines import run_name
+from forebay.experiment.execution import POLL_S
 from forebay.experiment.run_rows import law_at_point
 from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from forebay.campaign.study_points import Points, PointsPart
+    from forebay._native import Fault, Run
+    from forebay.campaign.study_points import Gains, Points, PointsPart
+    from forebay.experiment.engines import Extras, Remark, RunningBatch
+    from forebay.experiment.run_rows import LawAtPoint
     from forebay.experiment.store import Store
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """Files and programs' ends of a run, for a folder of its own; it can be pickled.
+
+    remarks: what its programs did that a reader must know of.
+    """
+
+    name: str
+    files: dict[str, bytes]
+    programs: list[dict[str, Any]]
+    remarks: list[str]
+
+    @staticmethod
+    def read(name: str, extras: Extras, remarks: Iterable[Remark]) -> RunOutputs:
+        """Read what an engine keeps only until its runs are dropped."""
+        programs, files = [], {}
+        of_programs = {program.output for program in extras.programs}
+        for number, program in enumerate(extras.programs):
+            output = f"program-{number}.txt"
+            files[output] = extras.files[program.output].read_bytes()
+            programs.append({**asdict(program), "output": output})
+        for other, where in extras.files.items():
+            if other not in of_programs:
+                # One of a kind for each run: "pcap/pi-1.pcapng".
+                files[f"bottleneck.{other.rpartition('.')[2]}"] = where.read_bytes()
+        return RunOutputs(name, files, programs, list(map(str, remarks)))
+
+
+@dataclass
+class Done:
+    """Outcome of some runs: rows for the store, and files.
+
+    ended: how many runs. stopped: why no more can be made here, where a cluster has failed.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[RunOutputs] = field(default_factory=list)
+    ended: int = 0
+    stopped: str = ""
+
+    def __add__(self, other: Done) -> Done:
+        ended, stopped = self.ended + other.ended, self.stopped or other.stopped
+        return Done(self.rows + other.rows, self.outputs + other.outputs, ended, stopped)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Runs to make of some points; it can be pickled."""
+
+    source: StudySource
+    #: the values of each point, and the numbers of laws that ask for them there
+    points: list[Row]
+    gains: list[Gains]
+    #: index of the point among `points`, number of the law, seed
+    runs: list[tuple[int, int, int]]
+    #: by point and law
+    laws: dict[tuple[int, int], LawAtPoint]
+    #: likewise, label of the law and number of the point in the study, None where it has one
+    labels: dict[tuple[int, int], tuple[str, int | None]]
+    #: a run that takes longer fails
+    limit_s: float | None = None
+
+    def split(self, most: int) -> Iterator[Task]:
+        """Yield the runs in tasks of at most so many."""
+        for first in range(0, len(self.runs), most):
+            yield self.only(self.runs[first : first + most])
+
+    def only(self, runs: list[tuple[int, int, int]]) -> Task:
+        """Return a task of some runs, with the points that they need."""
+        used = sorted({point for point, _, _ in runs})
+        place = {point: index for index, point in enumerate(used)}
+        needed = {(point, law) for point, law, _ in runs}
+        return Task(
+            self.source,
+            [self.points[point] for point in used],
+            [self.gains[point] for point in used],
+            [(place[point], law, seed) for point, law, seed in runs],
+            {(place[point], law): self.laws[point, law] for point, law in needed},
+            {(place[point], law): self.labels[point, law] for point, law in needed},
+            self.limit_s,
+        )
+
+    def start(self, threads: int) -> RunningBatch:
+        """Start the runs."""
+        seeds = max(seed for _, _, seed in self.runs)
+        plan = self.source.plan(self.points, self.gains, seeds)
+        planned, only = self.source.planned(plan), set(self.runs)
+        return self.source.engine.start(planned, threads, samples=False, only=only)
+
+    def lost(self, why: str) -> list[dict[str, Any]]:
+        """Return the rows of its runs where all of them failed."""
+        return [
+            row for point, law, seed in self.runs for row in self.laws[point, law].fault(seed, why)
+        ]
+
+    def taken(self, batch: RunningBatch) -> Done:
+        """Return what has ended since the last call. A run that is remarked on has failed, but
+        where the remark is of its programs: those are what the study is about."""
+        runs, faults = batch.take()
+        done = Done(ended=len(runs) + len(faults))
+        remarks, extras = (batch.remarks, batch.extras) if done.ended else ({}, {})
+        for run in runs:
+            key = run.point, run.law, run.seed
+            law, said = self.laws[key[:2]], remarks.get(key, ())
+            whole = not said or key in extras
+            done.rows += law.run(run) if whole else law.fault(run.seed, "; ".join(map(str, said)))
+        for fault in faults:
+            done.rows += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
+        ended: list[Run | Fault] = [*runs, *faults]
+        for one in ended:
+            key = one.point, one.law, one.seed
+            if found := extras.get(key):
+                name = run_name(*self.labels[key[:2]], one.seed)
+                done.outputs.append(RunOutputs.read(name, found, remarks.get(key, ())))
+        return done
+
+
+class Threads:
+    """Threads of this process, which make one batch after another; the next begins before the last
+    has ended, so that no thread waits."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
+        """Yield runs as they end, and now and then nothing, so that the caller can look about.
+
+        No further task is begun once `stop` says so; what is under way is then given up.
+        """
+        waiting = iter(tasks)
+        under_way: list[tuple[Task, RunningBatch, list[int]]] = []
+        more = True
+        try:
+            while True:
+                while more and not stop() and sum(left[0] for *_, left in under_way) < self.threads:
+                    task = next(waiting, None)
+                    if task is None:
+                        more = False
+                    else:
+                        batch = task.start(self.threads)
+                        under_way.append((task, batch, [len(task.runs)]))
+                if not under_way or stop():
+                    return
+                time.sleep(POLL_S)
+                for entry in list(under_way):
+                    task, batch, left = entry
+                    if task.limit_s is not None:
+                        batch.fail_longer_than(task.limit_s)
+                    # Before its results are taken: none can come after it.
+                    ended = batch.done
+                    done = task.taken(batch)
+                    left[0] -= done.ended
+                    if ended:
+                        under_way.remove(entry)
+                    yield done
+        finally:
+            for _, batch, _ in under_way:
+                batch.cancel()
+            for _, batch, _ in under_way:
+                while not batch.done:
+                    time.sleep(POLL_S / 10)
+
+    def __str__(self) -> str:
+        return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}"
+
 
 #: Runs of one task: seconds of work, and a part of the points ends with it.
 MOST_RUNS = 4000
@@ -40,15 +211,15 @@ LEFT = [PROGRAMS, "program-*.txt", "bottleneck.*"]
 
 
 class Workers(Protocol):
-    """Where runs are made: threads, or a cluster."""
+    """A place that makes runs: threads, or a cluster."""
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
-        """What ends, as it does."""
+        """Yield runs as they end."""
 
 
 @dataclass
 class StudyProgress:
-    """What a call has done. Counts are of runs."""
+    """State of a call that makes runs. Counts are of runs."""
 
     wanted: int = 0
     found: int = 0
@@ -69,16 +240,19 @@ class StudyProgress:
 
     @property
     def ended_early(self) -> str:
-        """Why it ended before all was made; empty where it did not."""
+        """The reason why it ended before all runs were made; empty if it did not."""
         if self.stopped:
             return self.stopped
         if self.interrupted:
             return "interrupted"
         return "the budget is spent" if self.spent else ""
 
-    def count(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Counts runs that have ended, by their rows."""
-        for row in rows:
+    def add(self, ended: Done) -> None:
+        """Count runs that have ended, by their rows, and what their programs did."""
+        self.stopped = ended.stopped or self.stopped
+        for why in (why for outputs in ended.outputs for why in outputs.remarks):
+            self.remarks[why] = self.remarks.get(why, 0) + 1
+        for row in ended.rows:
             if row["link"]:
                 continue
             if row.get("fault"):
@@ -89,13 +263,8 @@ class StudyProgress:
                 self.made += 1
                 self.packets += row["forwarded_packets"]
 
-    def hear(self, outputs: Iterable[RunOutputs]) -> None:
-        """Counts what is said of programs."""
-        for why in (why for one in outputs for why in one.remarks):
-            self.remarks[why] = self.remarks.get(why, 0) + 1
-
     def progress(self, expected: int) -> Progress:
-        """How far it is, of so many runs."""
+        """Return the progress towards so many runs."""
         ended, all_of_them = self.found + self.made + self.failed, max(expected, 1)
         found = min(1.0, self.found / all_of_them)
         fraction = min(1.0, ended / all_of_them)
@@ -119,7 +288,7 @@ def make(
     made: StudyProgress | None = None,
     folder: Path | None = None,
 ) -> StudyProgress:
-    """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
+    """Make what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
     is full keep what has been stored.
 
     seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
@@ -129,11 +298,9 @@ def make(
     start = time.monotonic()
     done = made or StudyProgress()
     done.found = 0
-    before = _there(store, but_failed=retry)
-    known = manifest.load(points, store)
-    tasks = Tasks(
-        points, before, seeds, done, limit_s, known, partial(manifest.save, points, store)
-    )
+    before, kept_list = _there(store, but_failed=retry), points.kept_list(store)
+    save = partial(points.keep_list, store)
+    tasks = Tasks(points, before, seeds, done, limit_s, kept_list, save)
     end = math.inf if budget_s is None else start + budget_s
     with signals.held() as interrupted:
 
@@ -147,14 +314,12 @@ def make(
                 points.gains.kept or nullcontext() as designs,
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
-                for some in ended_runs:
+                for ended in ended_runs:
                     # Before the store has the run, as it would not be made again.
                     if folder is not None:
-                        _keep(some.outputs, folder / OUTPUTS)
-                    done.count(some.rows)
-                    done.hear(some.outputs)
-                    done.stopped = some.stopped or done.stopped
-                    writer.rows += some.rows
+                        _keep(ended.outputs, folder / OUTPUTS)
+                    done.add(ended)
+                    writer.rows += ended.rows
                     writer.tick()
                     if designs:
                         designs.tick()
@@ -176,7 +341,7 @@ def make(
 
 
 def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
-    """Writes what each run has left as one folder, whole or not at all."""
+    """Write what each run has left as one folder, whole or not at all."""
     for one in outputs:
         told = {"programs": one.programs}
         publish(folder / one.name, {**one.files, PROGRAMS: told}, replaces=LEFT)
@@ -184,33 +349,36 @@ def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
 
 @again
 def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
-    """The runs of a store: config and seed."""
+    """Return config and seed of the runs in a store."""
     runs = store.scan().filter(pl.col("link") == 0)
     sound = runs.filter(pl.col("fault").is_null()) if but_failed else runs
     return sound.select("config", "seed").collect()
 
 
+@dataclass
 class Tasks:
     """The tasks of a study, made when somebody asks for the next; each run is in one task, also
     where a law is the same at many points."""
 
-    def __init__(
-        self,
-        points: Points,
-        before: pl.DataFrame,
-        seeds: int | Mapping[str, int],
-        done: StudyProgress,
-        limit_s: float | None,
-        known: pl.DataFrame | None,
-        save: Callable[[pl.DataFrame], None],
-    ) -> None:
-        self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
-        self.before = before
-        self.known, self.save = known, save
-        self.seen: set[str] = set()
-        self.ended = False
-        #: how many runs there are: a guess until all points have been read
-        self.expected = points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+    points: Points
+    #: runs that the store has: config and seed
+    before: pl.DataFrame
+    seeds: int | Mapping[str, int]
+    done: StudyProgress
+    limit_s: float | None
+    #: the list of the study, if the store has it; what saves it otherwise
+    known: pl.DataFrame | None
+    save: Callable[[pl.DataFrame], None]
+    seen: set[str] = field(default_factory=set)
+    ended: bool = False
+    #: how many runs there are: a guess until all points have been read
+    expected: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        seeds = self.seeds
+        self.expected = (
+            self.points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+        )
 
     def __iter__(self) -> Iterator[Task]:
         counted, listed = 0, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,19 +15,18 @@ import polars as pl
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._native import ScenarioError
-from forebay.campaign.point_gains import PointGains
-from forebay.experiment import experiment
+from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as designs
 from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
+from forebay.experiment.store_files import sealed_name
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Overrides
-    from forebay._native import Plan
-    from forebay.campaign.point_gains import Gains
+    from forebay._native import GainsRequest, Parameter, Plan, Sweep
     from forebay.experiment.engines import Engine
-    from forebay.experiment.store import Designs
+    from forebay.experiment.store import Designs, Store
     from forebay.scenario.python_laws import Prototype
 
 #: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
@@ -37,11 +37,72 @@ LISTED = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
 
 #: What a point sets, in the order of the sweep's keys.
 Row = list[object]
+#: Numbers of laws at a point: of each its number in the file, and its parameters.
+Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
+
+
+class PointGains:
+    """The numbers of a study's points, designed when they are asked for.
+
+    trial: rows with each word of the sweep, at one of which every law asks that asks anywhere.
+    kept: designs that are in a store; new ones go there.
+    """
+
+    def __init__(
+        self, sweep: Sweep, trial: Sequence[Sequence[object]], kept: Designs | None
+    ) -> None:
+        self._sweep = sweep
+        self._made: dict[int, Gains] = {}
+        self._trial = [sweep.gains_requests(row) for row in trial]
+        #: labels of the laws that ask
+        self.laws = list(dict.fromkeys(request.label for asked in self._trial for request in asked))
+        self.kept = kept if self.laws else None
+
+    def of_trial(self) -> list[Gains]:
+        """Return the numbers for the rows of the trial: of the first one that asks, since no run
+        has them."""
+        first: dict[int, list[tuple[str, Parameter]]] = {}
+        for request in (request for asked in self._trial for request in asked):
+            if request.law not in first:
+                first[request.law] = automatic_gains.numbers(request, self.kept)
+        gains = [[(request.law, first[request.law]) for request in asked] for asked in self._trial]
+        # The first row is the first point.
+        self._made[0] = gains[0]
+        return gains
+
+    def of_point(self, index: int) -> Gains:
+        """Return the numbers of a point by its index. Raises `ScenarioError`."""
+        if not self.laws:
+            return []
+        if index not in self._made:
+            requests = self._requests(index)
+            self._made[index] = [
+                (request.law, automatic_gains.numbers(request, self.kept)) for request in requests
+            ]
+        return self._made[index]
+
+    def ready(self, which: Sequence[int]) -> bool:
+        """Return True if these points need no more designs."""
+        kept = self.kept
+        return not self.laws or all(
+            index in self._made
+            or (
+                kept is not None
+                and all(
+                    automatic_gains.kept_numbers(request, kept) is not None
+                    for request in self._requests(index)
+                )
+            )
+            for index in which
+        )
+
+    def _requests(self, index: int) -> list[GainsRequest]:
+        return self._sweep.gains_requests(self._sweep.row(index))
 
 
 @dataclass(frozen=True)
 class StudySource:
-    """What a study is of: a scenario with what was chosen on top of it. It can be pickled, and
+    """A scenario with what was chosen on top of it. It can be pickled, and
     another machine makes the same runs of it."""
 
     name: str
@@ -55,7 +116,7 @@ class StudySource:
     version: str = ""
 
     def plan(self, rows: Sequence[Row], gains: Sequence[Gains], seeds: int | None) -> Plan:
-        """The plan of these points, with the numbers of laws that ask for them. Raises
+        """Return the plan of these points, with the numbers of laws that ask for them. Raises
         `ScenarioError`."""
         return _native.plan(
             self.text,
@@ -70,8 +131,8 @@ class StudySource:
         )
 
     def planned(self, plan: Plan) -> experiment.Experiment:
-        """A plan of some points, for the engine. Raises `ScenarioError` where a worker has another
-        version of it."""
+        """Return the experiment of a plan, for the engine. Raises `ScenarioError` where a worker
+        has another version of it."""
         if (here := self.engine.version()) != self.version:
             raise ScenarioError(
                 f"--engine: found {self.engine.name} of version {here}, allowed: {self.version}, "
@@ -154,8 +215,8 @@ class Points:
         return len(self.sweep)
 
     def _trial(self) -> list[Row]:
-        """The first point, and others with each word of the sweep, such as a file or a sender: a
-        number that suits no link is told when its point is read."""
+        """Return the first point, and others with each word of the sweep, such as a file or a
+        sender: a number that suits no link is told when its point is read."""
         first = self.sweep.row(0)
         rows, place = [first], 0
         for line, values in self.sweep.lists:
@@ -166,7 +227,7 @@ class Points:
 
     @property
     def keys(self) -> list[str]:
-        """What a point sets, in the order of its row."""
+        """The keys that a point sets, in the order of its row."""
         return self.sweep.keys
 
     @property
@@ -181,7 +242,7 @@ class Points:
 
     @cached_property
     def digest(self) -> str:
-        """What the study is of; its seeds aside."""
+        """Hash of all that the runs depend on, their seeds aside."""
         overrides = [f"{key}={value}" for key, value in self.source.overrides]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
         whole = [self.text, overrides, laws, self._prototypes, *self.made.told]
@@ -194,15 +255,43 @@ class Points:
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:
-        """The numbers of the points in their order, some at a time."""
+        """Yield the numbers of the points in their order, some at a time."""
         step = DESIGNED if self.gains.laws else PART
         for first in range(0, len(self), step):
             yield range(first, min(first + step, len(self)))
 
     def part(self, which: Sequence[int]) -> PointsPart:
-        """These points; their numbers in the part go up from that of the first."""
+        """Return these points; their numbers in the part go up from that of the first."""
         at, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
         return PointsPart(which[0], at, gains, self.sweep.plan(at, gains), self.made)
+
+    def kept_list(self, store: Store) -> pl.DataFrame | None:
+        """Return what a store has of `list_runs`; None if nothing, or if that is damaged."""
+        contents = store.read_sealed(self._stem(store))
+        return None if contents is None else pl.read_parquet(io.BytesIO(contents))
+
+    def keep_list(self, store: Store, table: pl.DataFrame) -> None:
+        """Keep the list in a store: to make it every point is read, which takes longer than to
+        look into the store."""
+        buffer = io.BytesIO()
+        table.write_parquet(buffer)
+        name = sealed_name(self._stem(store), buffer.getvalue())
+        store.place.write(name, buffer.getvalue())
+
+    def list_runs(self, store: Store, *, partial: bool = False) -> pl.DataFrame:
+        """Return point, law and digest of all that is run, a row for each law at each point.
+
+        partial: leave out points that are not designed yet, if the store lacks the list.
+        """
+        kept = self.kept_list(store)
+        if kept is not None:
+            return kept
+        parts = [which for which in self.parts() if not partial or self.gains.ready(which)]
+        tables = [self.part(which).configs for which in parts]
+        return pl.concat([pl.DataFrame(schema=LISTED), *tables])
+
+    def _stem(self, store: Store) -> str:
+        return f"studies/{store.version}/{self.digest}"
 
     @cached_property
     def settings(self) -> pl.DataFrame:
@@ -223,7 +312,7 @@ class Points:
         return pl.DataFrame(columns)
 
     def unit(self, key: str) -> str:
-        """The base unit of what a key is set to; empty for a number or a text."""
+        """Return the base unit of what a key is set to; empty for a number or a text."""
         found = quantities.read(self.sweep.row(0)[self.keys.index(key)])
         return found[1] if found else ""
 
@@ -233,7 +322,7 @@ def _is_word(value: object) -> bool:
 
 
 def _column(values: Sequence[object]) -> pl.Series:
-    """Quantities in their base unit; as text where they are not all of one kind."""
+    """Return quantities in their base unit; as text where they are not all of one kind."""
     found = [quantities.read(value) for value in values]
     known = [one for one in found if one is not None]
     if len(known) == len(values) and len({base for _, base in known}) == 1:

@@ -34,8 +34,7 @@ from forebay.cli.options import (
 
 if TYPE_CHECKING:
     from forebay.campaign.claims import Paper
-    from forebay.campaign.replay import ReplayedPaper
-    from forebay.campaign.verdicts import Verdict
+    from forebay.campaign.replay import ReplayedPaper, Verdict
 
 
 @with_options
@@ -90,9 +89,7 @@ def replay(
                 found += one.verdicts
                 _tell(one, call, _command(one, seeds, set_, engine), open_)
             if page is not None:
-                from forebay.campaign import (
-                    paper_pages as pages,  # draws, which takes a while to load
-                )
+                from forebay.campaign import paper_page as pages  # draws: slow to load
 
                 publish_file(page, pages.summary(wanted.papers, found))
         except RunError as failed:
@@ -124,7 +121,7 @@ def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> 
     if call.folder is None:
         return
     with progress.status(f"drawing the page of {found.paper.name}"):
-        from forebay.campaign import paper_pages as pages  # draws, which takes a while to load
+        from forebay.campaign import paper_page as pages  # draws, which takes a while to load
 
         where = pages.write(found.paper, found.experiments, call.folder, command)
     call.tell("Page", where)
@@ -137,7 +134,7 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
 
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Cell, Column, RowGroup
-    from forebay.campaign import verdicts
+    from forebay.campaign import replay as verdicts
 
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
     columns = [

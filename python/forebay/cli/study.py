@@ -31,8 +31,8 @@ from forebay.cli.options import (
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay.campaign.growing import Grown
     from forebay.campaign.making import StudyProgress
+    from forebay.campaign.run_study import Grown
     from forebay.campaign.study_points import Points
     from forebay.experiment.store import Store
 
@@ -78,8 +78,7 @@ def study(
     as_json: Print one JSON object per run, as `forebay run` does; files are written only with
         --out.
     """
-    from forebay.campaign import growing
-    from forebay.campaign import run_study as api
+    from forebay.campaign import run_study as studies
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
@@ -87,7 +86,7 @@ def study(
     from forebay.experiment.store import Designs
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
-    wanted = growing.Until.read(until, most_seeds) if until else None
+    wanted = studies.Until.read(until, most_seeds) if until else None
     metrics = metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store)
@@ -104,8 +103,8 @@ def study(
     call = Invocation.begun(
         output, name, command, digest=lambda: points.digest, numbers="study.json", key="study"
     )
-    with api.workers(on, making.threads) as workers, _bar() as watch:
-        grown = growing.grow(
+    with studies.workers(on, making.threads) as workers, _bar() as watch:
+        grown = studies.grow(
             points, runs, workers, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry, folder=call.folder,
         )  # fmt: skip
@@ -123,7 +122,6 @@ def _end(
     report: bool,
 ) -> None:
     from forebay.campaign import study_files as files
-    from forebay.campaign import study_tables as tables
     from forebay.campaign.study import Study
 
     made = grown.made
@@ -155,7 +153,7 @@ def _end(
         for plan, run in study.runs():
             print(result_files.line(plan, run, points.made.engine))
     else:
-        tables.show(console(), study, metrics)
+        files.show(console(), study, metrics)
     if call.folder is not None:
         if (former := files.former_seeds(call.folder)) > study.most_seeds:
             print(
@@ -182,7 +180,7 @@ def _say_failed(faults: dict[str, int]) -> None:
 
 
 def _plan(points: Points, store: Store, cores: int) -> None:
-    from forebay.campaign.study_estimate import estimate
+    from forebay.campaign.run_study import estimate
 
     found = estimate(points, store, cores)
     about = "" if found.points == found.looked else "about "

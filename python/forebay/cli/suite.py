@@ -23,7 +23,7 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from forebay.campaign.suite_results import Suite
+    from forebay.campaign.suite import Suite
 
 #: First those that a narrow terminal shows; the page has all.
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
@@ -79,7 +79,7 @@ def suite(
         for line in found.lines():
             print(json.dumps(line))
     if found.cases and (out is not None or page is not None):
-        from forebay.campaign import suite_pages as pages
+        from forebay.campaign import suite_page as pages
 
         about = pages.About(wanted.settings, wanted.link, command, call.digest)
         if out is not None:
@@ -108,7 +108,7 @@ def suite(
 
 def _show(found: Suite) -> None:
     from forebay._base.terminal_table import Column
-    from forebay.campaign import suite_pages as pages
+    from forebay.campaign import suite_page as pages
 
     if found.whole():
         table = pages.comparison(found, SHOWN)

@@ -128,14 +128,11 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
         Column("verdict", sentence=True),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in shown),
     ]
-    rows = []
-    for row in found.rows:
-        verdict = row.verdict + (" (VOID)" if row.counts_void else "")
-        rows += [
-            [row.name, row.names[0], "", *(row.tested.text(name) for name in shown)],
-            ["", row.names[1], "", *(row.reference.text(name) for name in shown)],
-            ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
-        ]
+    verdicts = [row.verdict + (" (VOID)" if row.counts_void else "") for row in found.rows]
+    rows = [
+        [name, side, verdicts[i // 3] if i % 3 == 2 else "", *cells]
+        for i, (name, side, *cells) in enumerate(found.table_rows(shown))
+    ]
     screen = print_table(columns, rows, width=160, title=found.heading, keys=2)
     screen.print(f"{found.count()}.")
     if again := sum(row.again for row in found.rows):

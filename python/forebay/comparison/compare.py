@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import mean as exact_mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Tolerance:
 
     def mean_and_deviation(self, values: Sequence[float]) -> str:
         """Return the mean ± the standard deviation over the runs."""
-        return f"{self.text(float(np.mean(values)))} ± {self.text(float(np.std(values, ddof=1)))}"
+        return f"{self.text(exact_mean(values))} ± {self.text(float(np.std(values, ddof=1)))}"
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ class Agreement:
     @property
     def text(self) -> str:
         """The means, `reference → tested`."""
-        mean = self.reference_mean
-        return f"{self.tolerance.text(mean)} → {self.tolerance.text(mean + self.difference)}"
+        sides = (self.reference, self.tested)
+        return " → ".join(self.tolerance.text(exact_mean(values)) for values in sides)
 
     def _welch(self, level: float) -> tuple[float, float]:
         return statistics.difference_and_interval(self.tested, self.reference, level)
@@ -265,7 +266,7 @@ class MetricDifference:
         return self.seeds > 1 and math.isnan(self.p)
 
     def to_dict(self) -> dict[str, Any]:
-        """It for JSON, with the means of both."""
+        """Return it for JSON, with the means of both."""
         plain = {name: getattr(self, name) for name in PLAIN}
         return {**plain, "a": self.a.mean, "b": self.b.mean, "ci95": self.half_width}
 
@@ -277,7 +278,7 @@ class MetricDifference:
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """What two results differ in.
+    """The differences between two saved results. Printed, and in a notebook, it shows a table.
 
     laws, points: of A and of B, those that belong together.
     """
@@ -290,38 +291,38 @@ class ResultComparison:
 
     @property
     def apart(self) -> bool:
-        """Whether the points are the directions of a link."""
+        """True if the points are the directions of a link."""
         return self.a.apart and len(self.points) > 1
 
     @cached_property
     def differences(self) -> list[MetricDifference]:
-        """Over all points together, each metric of each law; of a link at each direction."""
+        """Each metric of each law over all points together; of a link at each direction."""
         return self.at_points if self.apart else self._differences()
 
     @property
     def averaged(self) -> bool:
-        """Whether `differences` are means over several points."""
+        """True if `differences` are means over several points."""
         return len(self.points) > 1 and not self.apart
 
     @cached_property
     def at_points(self) -> list[MetricDifference]:
-        """At each point; the same as `differences` where there is one."""
+        """Each metric of each law at each point; the same as `differences` if there is one."""
         return self._differences(["point"]) if len(self.points) > 1 else self._differences()
 
     def plot(self) -> Plot:
-        """Each difference as a share of A, with its 95 % interval."""
+        """Draw each difference as a share of A, with its 95 % interval."""
         from forebay.comparison import comparison_page as page
 
         return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
-        """Writes compare.html and compare.json to `out`; returns where the page is."""
+        """Write compare.html and compare.json to `out`; return where the page is."""
         from forebay.comparison import comparison_page as page
 
         return page.write(self, out)
 
     def __str__(self) -> str:
-        """The table that `forebay compare` prints."""
+        """Return the table that `forebay compare` prints."""
         from forebay._base.terminal_table import printed
         from forebay.comparison import comparison_page as page
 
@@ -335,7 +336,7 @@ class ResultComparison:
         return notebook.html("A beside B", table.heads, table.rows, self.plot())
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """Return all of it for JSON."""
         told: dict[str, Any] = {
             side: {
                 "folder": str(result.folder),
@@ -370,7 +371,7 @@ class ResultComparison:
 
     @property
     def _everywhere(self) -> str:
-        """What all points together are called; the only one by its own label."""
+        """The name of all points together; the only one has its own label."""
         return EVERYWHERE if len(self.points) > 1 else self._label(self.points[0])
 
     def _label(self, pair: tuple[str, str]) -> str:
@@ -393,7 +394,7 @@ def _runs(rows: pl.DataFrame, metric: str, law: str, place: str | None) -> pl.Da
 
 
 def _adjusted(lines: list[MetricDifference]) -> list[MetricDifference]:
-    """With p values that count how many there are of this metric."""
+    """Return the differences of a metric with p values that are adjusted for their number."""
     adjusted = iter(statistics.holm([line.p for line in lines if line.p == line.p]))
     return [replace(line, p=next(adjusted)) if line.p == line.p else line for line in lines]
 
@@ -459,7 +460,7 @@ def compare(
 def _matched(
     what: str, a: SavedResult, b: SavedResult, of_a: list[str], of_b: list[str]
 ) -> list[tuple[str, str]]:
-    """Those that both have, or the only one of each."""
+    """Return the names that both have, or the only one of each."""
     if common := [name for name in of_a if name in of_b]:
         return [(name, name) for name in common]
     if len(of_a) == len(of_b) == 1:
@@ -471,6 +472,6 @@ def _matched(
 
 
 def _some(names: list[str]) -> str:
-    """The first, and how many more: a name may be as long as a sweep has axes."""
+    """Return the first, and how many more: a name may be as long as a sweep has axes."""
     first = f'"{names[0]}"' if names and names[0] else "one without a name"
     return f"{first} and {len(names) - 1} more" if len(names) > 1 else first

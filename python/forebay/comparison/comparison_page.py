@@ -28,8 +28,8 @@ PAGE, NUMBERS = "compare.html", "compare.json"
 
 
 def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
-    """A row for each difference; a star marks those beyond chance. `short` leaves the intervals of
-    A and B out, so that a terminal has room for what matters: the difference."""
+    """Return a row for each difference; a star marks those beyond chance. `short` leaves the
+    intervals of A and B out, so that a terminal has room for what matters: the difference."""
 
     def mean(cell: Cell, metric: Metric) -> str:
         text = mean_text(cell, metric)
@@ -58,12 +58,12 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
 
 
 def law_name(line: MetricDifference) -> str:
-    """The law, or both where they differ."""
+    """Return the law, or both where they differ."""
     return " → ".join(dict.fromkeys(line.laws))
 
 
 def sentences(comparison: ResultComparison) -> list[str]:
-    """What differs beyond chance, first what changed most."""
+    """Return what differs beyond chance, first what changed most."""
     lines = comparison.differences
     said: list[str] = []
     beyond = [line for line in lines if line.significant]
@@ -148,7 +148,7 @@ def notes(comparison: ResultComparison) -> list[str]:
 
 
 def show(console: Console, comparison: ResultComparison) -> None:
-    """Prints both results, the table, and what it says."""
+    """Print both results, the table, and what it says."""
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         title = f"  {result.title}" if result.title else ""
         console.print(Text.assemble((f"{side}  ", "bold"), str(result.folder), title))
@@ -192,7 +192,7 @@ def write(
 
 @styled
 def differences(comparison: ResultComparison) -> Plot:
-    """Each difference as a share of A, with its 95 % interval; what is zero in A has none."""
+    """Draw each difference as a share of A, with its 95 % interval; what is zero in A has none."""
     lines = [line for line in comparison.differences if line.share == line.share]
     metrics = list(dict.fromkeys(line.metric for line in lines))
     figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))

@@ -264,14 +264,14 @@ def _remarks(of_files: Sequence[Sequence[str]]) -> list[str]:
 
 
 def jain(flows_bps: Sequence[float]) -> float | None:
-    """Jain's index; None without flows."""
+    """Return Jain's index; None without flows."""
     squares = sum(flow**2 for flow in flows_bps)
     return sum(flows_bps) ** 2 / (len(flows_bps) * squares) if squares else None
 
 
 def _place(settings: Mapping[str, object], label: str) -> str:
-    """What a point sets, in base units: the same for the same point. One that sets nothing, as a
-    direction of a link, goes by its label."""
+    """Return what a point sets, in base units: the same for the same point. One that sets nothing,
+    as a direction of a link, goes by its label."""
     texts = []
     for key, value in settings.items():
         known = quantities.read(value)

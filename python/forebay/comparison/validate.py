@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import LawInfo, Observed, PointInfo, Run
-    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.scenario.python_laws import Prototype
 
@@ -228,7 +227,7 @@ class ValidatedScenario:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """What the runs of each are called."""
+        """The names of the runs of each."""
         tested, reference = (SIDES.get(name, name) for name in self.engines)
         return tested, reference
 
@@ -245,13 +244,22 @@ class ValidatedScenario:
 
     @property
     def metrics(self) -> list[str]:
-        """Those worth a column."""
+        """The metrics worth a column."""
         every = [one for row in self.rows for side in row.sides for one in side.metrics]
         return [
             name
             for name in COMPARED
             if name not in SOMETIMES or any(metrics.get(name, 0) > 0 for metrics in every)
         ]
+
+    def table_rows(self, names: Sequence[str]) -> list[list[str]]:
+        """Return three rows for each law: both sides and their difference in these metrics."""
+        rows = []
+        for row in self.rows:
+            for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
+                rows.append([name, of, *map(side.text, names)])
+            rows.append(["", "difference", *map(row.difference_text, names)])
+        return rows
 
     def count(self) -> str:
         """Return the number of laws that agree, and whether the verdicts are sure."""
@@ -355,8 +363,7 @@ Watching = Callable[[str], AbstractContextManager["Callable[[Progress], None] | 
 
 @dataclass
 class Validation:
-    """What came of it: a comparison for each scenario and each engine beside the reference, of the
-    scenarios whose runs had finished."""
+    """A comparison for each engine and the reference, of each scenario whose runs had finished."""
 
     #: What the runs of the reference are called.
     reference: str
@@ -367,6 +374,19 @@ class Validation:
     interrupted: bool = False
     #: Why it stopped; empty otherwise.
     failure: str = ""
+
+    def run_all(self, scenarios: Sequence[Sequence[Experiment]], progress: Watching | None) -> None:
+        """Run and compare scenario after scenario until a run fails or is interrupted."""
+        for experiments in scenarios:
+            try:
+                self.run(experiments, progress)
+            except Exception as error:
+                # Real runs took their time: what they have found goes with no later fault.
+                if not self.comparisons:
+                    raise
+                self.failure = f"{experiments[0].path}: {type(error).__name__}: {error}"
+            if self.interrupted or self.failure:
+                break
 
     def run(self, experiments: Sequence[Experiment], progress: Watching | None) -> None:
         """Run a scenario on each of its engines, and compare them if all runs ended."""
@@ -425,25 +445,22 @@ def validate(
         expected = f"two or more that differ, of {', '.join(registry.NAMES)}"
         raise ParameterError("engines", ",".join(engines), expected)
 
-    def read(source: Source, engine: Engine) -> Experiment:
-        count = repeats if engine.name == REAL else seeds
-        return experiment.read(source, laws=laws, overrides=overrides, seeds=count, engine=engine)
-
     experiments = [
-        [read(source, engine) for engine in chosen] for source in quantities.listed(scenarios)
+        [
+            experiment.read(
+                source,
+                laws=laws,
+                overrides=overrides,
+                seeds=repeats if engine.name == REAL else seeds,
+                engine=engine,
+            )
+            for engine in chosen
+        ]
+        for source in quantities.listed(scenarios)
     ]
     validation = Validation(
         SIDES.get(engines[-1], engines[-1]),
         sum(of_scenario[-1].runs for of_scenario in experiments),
     )
-    for of_scenario in experiments:
-        try:
-            validation.run(of_scenario, progress)
-        except Exception as error:
-            # Real runs took their time: what they have found goes with no later fault.
-            if not validation.comparisons:
-                raise
-            validation.failure = f"{of_scenario[0].path}: {type(error).__name__}: {error}"
-        if validation.interrupted or validation.failure:
-            break
+    validation.run_all(experiments, progress)
     return validation

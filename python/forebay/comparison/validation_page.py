@@ -83,7 +83,7 @@ LEAST_WIDTH_IN = 8.0
 def markdown(
     found: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
 ) -> str:
-    """The page; every number in it is from the runs, which `command` makes."""
+    """Return the page; every number in it is from the runs, which `command` makes."""
     told = _told(found, command, void_lateness, void_rate)
     return templates.markdown("validate.md.j2", **told)
 
@@ -96,7 +96,7 @@ def _title(engines: Sequence[str]) -> str:
 def _told(
     found: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
 ) -> dict[str, Any]:
-    """What both pages have."""
+    """Return the values of both templates."""
     tested = dict.fromkeys(one.engines[0] for one in found)
     names = list(dict.fromkeys([*tested, *(one.engines[1] for one in found)]))
     return {
@@ -170,16 +170,11 @@ def _difference_and_limit(one: Agreement) -> tuple[str, str]:
 def _table(found: ValidatedScenario) -> Table:
     names = found.metrics
     head = ["law", "side", *(METRICS[name].heading for name in names)]
-    cells = []
-    for row in found.rows:
-        for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
-            cells.append([name, of, *(side.text(metric) for metric in names)])
-        cells.append(["", "difference", *(row.difference_text(name) for name in names)])
-    return Table(head, cells, keys=len(head))
+    return Table(head, found.table_rows(names), keys=len(head))
 
 
 def as_json(found: Sequence[ValidatedScenario], command: str, digest: str = "") -> dict[str, Any]:
-    """The whole of metrics.json: verdicts, and every run's metrics."""
+    """Return the whole of metrics.json: verdicts, and every run's metrics."""
     return {
         "forebay": __version__,
         "command": command,
@@ -207,7 +202,7 @@ def write_files(
     *,
     digest: str = "",
 ) -> None:
-    """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
+    """Write all files to a directory, made if need be: the numbers before anything is drawn."""
     numbers: dict[str, Content] = {
         JSON: as_json(found, command, digest),
         RUNS: runs_table(found),
@@ -226,7 +221,8 @@ def write_files(
 
 
 def runs_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
-    """A row per run: scenario, side, law, point, seed, whether it is void, and every metric."""
+    """Return a row per run: scenario, side, law, point, seed, whether it is void, and every
+    metric."""
     rows = [
         {
             "scenario": one.path,
@@ -241,7 +237,8 @@ def runs_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
 
 
 def delays_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
-    """A row per run and bin of the queuing delay: its upper end delay_s, and packets in it."""
+    """Return a row per run and bin of the queuing delay: its upper end delay_s, and packets in
+    it."""
     frames = [
         pl.DataFrame(
             {
@@ -260,7 +257,7 @@ def delays_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
 
 
 def figures(found: ValidatedScenario, number: int) -> list[PageFigure]:
-    """The figures of one scenario; `number` tells their names from those of others."""
+    """Return the figures of one scenario; `number` tells their names from those of others."""
     if not found.rows:
         return []
     shown = [
@@ -290,7 +287,7 @@ def figures(found: ValidatedScenario, number: int) -> list[PageFigure]:
 
 @styled
 def agreement(found: ValidatedScenario) -> Plot:
-    """Mean delay and loss of each law, on both sides, in the band where they agree."""
+    """Draw mean delay and loss of each law, on both sides, in the band where they agree."""
     rows = found.rows
     figure = Plot(figsize=(max(10.0, 2.0 + 0.8 * len(rows)), 5.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
@@ -310,7 +307,8 @@ def agreement(found: ValidatedScenario) -> Plot:
 
 @styled
 def delays(found: ValidatedScenario) -> Plot:
-    """Share of packets that waited longer than a given time: a panel per law, a curve per side."""
+    """Draw the share of packets that waited longer than a given time: a panel per law, a curve per
+    side."""
     rows = found.rows
     width = max(LEAST_WIDTH_IN, 2.3 * min(COLUMNS, len(rows)) + 0.6)
     figure, panels = parts.small_multiples(len(rows), COLUMNS, width, 2.1, more=0.6)
@@ -353,7 +351,7 @@ def _panel(axes: Axes, rows: list[Row], agreements: Sequence[Agreement]) -> None
 
 
 def causes(found: Sequence[ValidatedScenario]) -> list[tuple[str, list[str]]]:
-    """Paragraphs by what they are about, each with its title in bold."""
+    """Return paragraphs by what they are about, each with its title in bold."""
     facts = _facts(found)
     groups = [
         ("Between the simulated sender and the kernel's:", "senders"),
@@ -367,7 +365,7 @@ def causes(found: Sequence[ValidatedScenario]) -> list[tuple[str, list[str]]]:
 
 
 def _facts(found: Sequence[ValidatedScenario]) -> dict[str, Any]:
-    """What the causes depend on; lists are empty where there is nothing to say.
+    """Return what the causes depend on; lists are empty where there is nothing to say.
 
     tails: deviations of the queue under the baseline, where real flows make it swing less.
     low: laws whose queue settles below the set-point on both sides. laws: their own reasons.
@@ -404,19 +402,19 @@ def _is_ours_beside_a_kernels(one: ValidatedScenario) -> bool:
 
 
 def _senders(found: Sequence[ValidatedScenario]) -> set[str]:
-    """The simulated ones."""
+    """Return the simulated senders."""
     return {t.tcp for one in found for point in one.points for t in point.traffic if t.tcp}
 
 
 def _swings_less(found: ValidatedScenario, row: Row) -> bool:
-    """Whether real flows make the queue swing less than simulated ones of another sender."""
+    """Return True if real flows make the queue swing less than simulated ones of another sender."""
     simulated, real = row.tested.mean(STD), row.reference.mean(STD)
     kernel_like = any(name.startswith(KERNEL_LIKE) for name in _senders([found]))
     return not kernel_like and not row.agrees and real < simulated
 
 
 def _below_set_point(found: ValidatedScenario, row: Row) -> str:
-    """The queues of a law that integrates and settles below its set-point; "" elsewhere."""
+    """Return the queues of a law that integrates and settles below its set-point; "" elsewhere."""
     if not row.info or not row.info.kind or not row.info.integrates:
         return ""
     cut = _without_signal(found, row.tested), _without_signal(found, row.reference)
@@ -430,7 +428,8 @@ def _below_set_point(found: ValidatedScenario, row: Row) -> str:
 
 
 def _of_laws(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The reasons that laws give in their own files, for those that differ: title and text."""
+    """Return the reasons that laws give in their own files, for those that differ: title and
+    text."""
     laws: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         reason = registries.law(row.info.kind)["reality"] if row.info and row.info.kind else None
@@ -443,7 +442,7 @@ def _of_laws(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _less_goodput(rows: Sequence[Row]) -> float | None:
-    """How much less the real goodput of full links is in the median, in %."""
+    """Return how much less the real goodput of full links is in the median, in %."""
     shares = [
         _per_capacity(row.reference) / _per_capacity(row.tested)
         for row in rows
@@ -458,7 +457,7 @@ def _per_capacity(side: Side) -> float:
 
 
 def _without_signal(found: ValidatedScenario, side: Side) -> float:
-    """Share of the measured samples with a probability of zero."""
+    """Return the share of the measured samples with a probability of zero."""
     start_s, end_s = found.points[0].measure_s
     shares = []
     for one in side.observed:

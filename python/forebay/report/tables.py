@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,20 @@ def bounds(low: float | None, high: float | None) -> str:
 def mean_text(cell: Cell, metric: Metric) -> str:
     """`mean ± half of the interval`, in the metric's unit."""
     return with_interval(metric.scale * cell.mean, metric.scale * cell.half_width)
+
+
+def cells_table(
+    keys: Sequence[str],
+    metrics: Iterable[Metric],
+    rows: Iterable[tuple[Sequence[str], Callable[[str], Cell]]],
+) -> Table:
+    """Return a table of means. rows: the names of each, and its cell of a metric."""
+    metrics = list(metrics)
+    return Table(
+        [*keys, *(metric.heading for metric in metrics)],
+        [[*names, *(mean_text(cell(it.name), it) for it in metrics)] for names, cell in rows],
+        keys=len(keys),
+    )
 
 
 def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> Table:

@@ -22,7 +22,7 @@ from studies import GRID, SMALL, environment, run
 from forebay._base import progress
 from forebay._base.progress import Progress
 from forebay.campaign import cluster, making
-from forebay.campaign.batches import FIRST_RUNS
+from forebay.campaign.cluster import FIRST_RUNS
 from forebay.campaign.study_points import Points
 from forebay.cli import study
 from forebay.experiment import store_choice as choice

@@ -7,6 +7,7 @@ from guest_marks import needs_guest
 from reality_cells import KEYS, LAWS, POINTS, TEXT
 
 import forebay
+from forebay.comparison.compare import Agreement
 from tools import reality
 
 #: Points of the study, each with a law. What swings between two states is left to more seeds. What
@@ -25,12 +26,11 @@ WIRES = {"traffic.0.access": "1Tbit/s", "bottleneck.rate_back": "1Tbit/s"}
 @pytest.mark.parametrize(("number", "law"), [*SAMPLE.items(), (16, "pi")])
 def test_a_cell_beside_real_linux(number: int, law: str) -> None:
     """One seed of Linux's: twice what ours differ by is allowed, too."""
-    sets = dict(zip(KEYS, POINTS[number], strict=True))
+    overrides = dict(zip(KEYS, POINTS[number], strict=True))
     text = TEXT[: TEXT.index("[sweep]")]
-    ours = forebay.run(text, laws=[law], overrides=sets | WIRES, seeds=8).metrics
-    linux = forebay.run(text, laws=[law], overrides=sets, seeds=1, engine="kernel").metrics
-    for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
-        values, [theirs] = figure.values(ours), figure.values(linux)
-        mean, spread = sum(values) / len(values), max(values) - min(values)
-        allowed = max(figure.share * theirs, figure.least, 2 * spread)
-        assert abs(mean - theirs) <= allowed, (law, sets, figure.title)
+    ours = forebay.run(text, laws=[law], overrides=overrides | WIRES, seeds=8).metrics
+    linux = forebay.run(text, laws=[law], overrides=overrides, seeds=1, engine="kernel").metrics
+    for rule in reality.TOLERANCES[:1] + reality.TOLERANCES[-1:]:
+        figure = Agreement(rule, rule.values(ours), rule.values(linux))
+        spread = max(figure.tested) - min(figure.tested)
+        assert abs(figure.difference) <= max(figure.limit, 2 * spread), (law, overrides, rule.title)

@@ -14,9 +14,9 @@ import pytest
 
 from forebay import _native
 from forebay.campaign import making
+from forebay.campaign.making import Threads
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
-from forebay.campaign.threads import Threads
 from forebay.experiment import experiment
 from forebay.experiment import store_choice as choice
 from forebay.experiment.store import Store

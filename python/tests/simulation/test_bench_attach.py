@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import attach, attach_table
+from forebay.comparison.compare import Agreement, prediction_half_width
 from tools import reality
 
 SCENARIO = Path(attach.__file__).with_name("attach.toml")
@@ -110,7 +111,7 @@ def test_the_first_runs_have_every_pair_of_values() -> None:
 
 def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
     cells = {tuple(place.row("", law).values()) for place in at_points() for law in place.laws}
-    rows = attach_table.read(TABLE)
+    rows = attach_table.kept(TABLE).read().to_dicts()
     measured = {tuple({**row, "engine": ""}[key] for key in attach_table.KEY) for row in rows}
     assert measured and measured <= cells
     attached = [row for row in rows if row["engine"] == attach_table.ATTACHED]
@@ -120,11 +121,15 @@ def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
 
 
 def test_a_miss_is_beyond_chance_where_no_simulated_run_comes_to_it() -> None:
-    figure = reality.FIGURES[1]
+    deviation = reality.TOLERANCES[1]
 
     def beyond(difference: float, half_width: float) -> bool:
-        one = reality.Verdict(figure, {}, 10.0, difference, half_width)
-        return attach_table.beyond_chance(one)
+        """Whether it is with three simulated runs of such a spread and one that was attached."""
+        spread = half_width / prediction_half_width([-1.0, 0.0, 1.0])
+        tested = [10.0 + difference + by * spread for by in (-1, 0, 1)]
+        figure = Agreement(deviation, tested, [10.0])
+        assert figure.half_width == pytest.approx(half_width)
+        return attach_table.beyond_chance(figure)
 
     # Of a deviation of 10 packets 1 is allowed.
     assert not beyond(0.9, 0.1)
@@ -150,4 +155,4 @@ def test_a_mean_that_further_simulated_runs_would_have_is_chance() -> None:
     assert near.endswith("| delay (chance) |")
     assert far.endswith("| delay |")
     # Of many runs less is chance.
-    assert attach.spread([1.0, 2.0, 3.0], 9) < attach.spread([1.0, 2.0, 3.0], 1)
+    assert prediction_half_width([1.0, 2.0, 3.0], 9) < prediction_half_width([1.0, 2.0, 3.0], 1)

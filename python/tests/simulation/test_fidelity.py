@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import fidelity  # noqa: E402
 import fidelity_linux  # noqa: E402
 import udp_prague  # noqa: E402
-from beside import Comparison  # noqa: E402
+from beside import cell  # noqa: E402
 
 CASES = [
     "A.RED.g1.N100",
@@ -56,16 +56,16 @@ def test_the_kernels_cases_of_our_own_are_within_the_tolerance(case: dict[str, A
     """Queues and senders of Linux where they were off: small windows, hosts, slow links, flows that
     do not answer."""
     compared = fidelity_linux.compare(case, seeds=4)
-    outside = [f"{it.figure.title}: {it.cell()}" for it in compared if not it.within]
+    outside = [f"{it.tolerance.title}: {cell(it)}" for it in compared if not it.agrees]
     assert not outside
 
 
 def check(case: dict[str, Any]) -> None:
     outside = [
-        f"{figure.figure.title}: {figure.cell()}"
+        f"{figure.tolerance.title}: {cell(figure)}"
         for window in case["windows"]
         for figure in fidelity.compare(case, window, seeds=3)
-        if not figure.within
+        if not figure.agrees
     ]
     assert not outside
 
@@ -81,6 +81,6 @@ def test_prague_is_as_the_l4s_team_s_own_sender(
     theirs = json.loads(udp_prague.THEIRS.read_text())[udp_prague.name(case, beside)]
     text = udp_prague.scenario(case, udp_prague.OURS, beside)
     ours = udp_prague.figures(text, tmp_path, 6, "packets")
-    compared = [Comparison(it, theirs[it.key], ours[it.key]) for it in udp_prague.FIGURES]
-    outside = [f"{it.figure.title}: {it.cell()}" for it in compared if not it.within]
+    compared = udp_prague.compare(ours, theirs)
+    outside = [f"{it.tolerance.title}: {cell(it)}" for it in compared if not it.agrees]
     assert not outside

@@ -19,7 +19,7 @@ from conftest import SCENARIO, command
 import forebay
 from forebay._base import statistics
 from forebay._native import ScenarioError, laws
-from forebay.campaign import claims, measures, verdicts
+from forebay.campaign import claims
 from forebay.campaign import replay as replays
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
@@ -226,7 +226,7 @@ def test_measures_are_the_metrics(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)
     result = forebay.run(path, seeds=2)
-    measured = measures.Measured(result, {"many": {"traffic.0.flows": 20}})
+    measured = replays.Measured(result, {"many": {"traffic.0.flows": 20}})
     for name, metric in {
         "mean": "queue_mean_pkts",
         "std": "queue_std_pkts",
@@ -256,34 +256,34 @@ def claim(published: float | str, **more: object) -> claims.Claim:
 )
 def test_what_is_published_has_its_unit(published: float | str, unit: str, text: str) -> None:
     one = claim(published, unit=unit)
-    verdict = verdicts.Verdict("mine", "two", one, 1.0, 0.1, verdicts.REPRODUCED, "")
+    verdict = replays.Verdict("mine", "two", one, 1.0, 0.1, replays.REPRODUCED, "")
     assert verdict.published() == text
 
 
 @pytest.mark.parametrize(
     ("published", "ours", "ci95", "verdict"),
     [
-        (100.0, 109.0, 30.0, verdicts.REPRODUCED),
-        (100.0, 111.0, 30.0, verdicts.NOT_REPRODUCED),
-        ("< 1", 0.8, 0.1, verdicts.REPRODUCED),
-        ("< 1", 0.8, float("nan"), verdicts.REPRODUCED),
-        ("< 1", 0.8, 0.3, verdicts.IN_DIRECTION),
-        ("< 1", 1.1, 0.3, verdicts.NOT_REPRODUCED),
-        ("> 1", 1.1, 0.05, verdicts.REPRODUCED),
-        ("> 1", float("nan"), 0.0, verdicts.NOT_REPRODUCED),
+        (100.0, 109.0, 30.0, replays.REPRODUCED),
+        (100.0, 111.0, 30.0, replays.NOT_REPRODUCED),
+        ("< 1", 0.8, 0.1, replays.REPRODUCED),
+        ("< 1", 0.8, float("nan"), replays.REPRODUCED),
+        ("< 1", 0.8, 0.3, replays.IN_DIRECTION),
+        ("< 1", 1.1, 0.3, replays.NOT_REPRODUCED),
+        ("> 1", 1.1, 0.05, replays.REPRODUCED),
+        ("> 1", float("nan"), 0.0, replays.NOT_REPRODUCED),
     ],
 )
 def test_verdicts(published: float | str, ours: float, ci95: float, verdict: str) -> None:
-    nothing: measures.Measured = None  # type: ignore[assignment]
-    found = verdicts._verdict(claim(published), ours, ci95, nothing, one_seed=False)
+    nothing: replays.Measured = None  # type: ignore[assignment]
+    found = replays._verdict(claim(published), ours, ci95, nothing, one_seed=False)
     assert found == verdict
 
 
 def test_one_seed_reproduces_no_bound() -> None:
-    nothing: measures.Measured = None  # type: ignore[assignment]
+    nothing: replays.Measured = None  # type: ignore[assignment]
     one = claim("< 1")
-    assert verdicts._verdict(one, 0.8, math.nan, nothing, one_seed=True) == verdicts.IN_DIRECTION
-    assert "one seed has no interval" in verdicts._why(one, verdicts.IN_DIRECTION, one_seed=True)
+    assert replays._verdict(one, 0.8, math.nan, nothing, one_seed=True) == replays.IN_DIRECTION
+    assert "one seed has no interval" in replays._why(one, replays.IN_DIRECTION, one_seed=True)
 
 
 @pytest.mark.parametrize(
@@ -320,11 +320,11 @@ def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
     found = claims.papers(EXPERIMENTS)
     assert [paper.name for paper in found] == ["bigdeli", "e-avq", "pd-red", "pi-pd", "staqm"]
     for paper in found:
-        for planned in verdicts.plan(paper, seeds=1):
+        for planned in replays.plan_readings(paper, seeds=1):
             for name, reading in planned.readings.items():
                 nothing = execution.Execution([], [], False, 0.0)
                 result = Result(reading, nothing)
-                measured = measures.Measured(result, planned.of.points)
+                measured = replays.Measured(result, planned.of.points)
                 for one in planned.of.claims:
                     if name == "" or name in one.variants:
                         # Without runs it is of no value, but every name in it must be right.
@@ -373,6 +373,6 @@ def test_analysis_of_variance_of_identical_laws(tmp_path: Path) -> None:
     tests, groups, size = 120, 3, 5
     result = forebay.run(path, laws=["pi"], overrides=overrides, seeds=tests * groups * size)
     qacd = result.metrics["qacd_pkts"].to_numpy().reshape(tests, groups, size)
-    p = [measures.one_way(list(one))[1] for one in qacd]
+    p = [replays.one_way(list(one))[1] for one in qacd]
     # Binomial(120, 0.05): outside this with a probability of 1 in 1000.
     assert 1 <= sum(value < 1 - statistics.LEVEL for value in p) <= 15

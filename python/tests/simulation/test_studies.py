@@ -19,15 +19,14 @@ from studies import GRID, SMALL, run
 import forebay
 from forebay import ScenarioError
 from forebay._base import quantities, statistics
-from forebay.campaign import growing, making, manifest
-from forebay.campaign.batches import Batches
-from forebay.campaign.effects import effects
-from forebay.campaign.point_gains import Gains, PointGains
-from forebay.campaign.study import Study
-from forebay.campaign.study_estimate import DESIGNED, estimate
+from forebay.campaign import making
+from forebay.campaign import run_study as growing
+from forebay.campaign.cluster import Batches
+from forebay.campaign.making import Threads
+from forebay.campaign.run_study import DESIGNED, estimate
+from forebay.campaign.study import Study, effects
 from forebay.campaign.study_page import html
-from forebay.campaign.study_points import Points
-from forebay.campaign.threads import Threads
+from forebay.campaign.study_points import Gains, PointGains, Points
 from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
 from forebay.control import fitted_gains
@@ -344,7 +343,7 @@ def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.Mon
         raise AssertionError("a point was read")
 
     monkeypatch.setattr(Points, "part", refuse)
-    assert manifest.list_runs(Points(SMALL + GRID), whole.store).height == 32
+    assert Points(SMALL + GRID).list_runs(whole.store).height == 32
     assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
 
 
@@ -560,7 +559,7 @@ def test_after_an_interruption_no_point_is_read(
     def refuse(*_: object) -> None:
         raise AssertionError("the list of the study was asked for")
 
-    monkeypatch.setattr(manifest, "list_runs", refuse)
+    monkeypatch.setattr(Points, "list_runs", refuse)
     ended = making.StudyProgress(
         wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1}
     )

@@ -14,9 +14,9 @@ from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
-from forebay.campaign import suite_advice as advice
+from forebay.campaign import suite as advice
 from forebay.campaign import suite_scenarios as scenarios
-from forebay.campaign.suite_results import Case, Suite
+from forebay.campaign.suite import Case, Suite
 from forebay.experiment import experiment
 
 SETTINGS = scenarios.find("rfc7928")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from forebay.comparison.compare import Agreement
 from forebay.experiment import experiment
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +17,6 @@ RUNS = ROOT / "experiments" / "reality" / "drawn.csv"
 
 sys.path.insert(0, str(ROOT / "bench"))
 
-import beside  # noqa: E402
 import drawn  # noqa: E402
 import fidelity_guest  # noqa: E402
 import fidelity_linux  # noqa: E402
@@ -50,20 +49,32 @@ def test_what_linux_did_is_kept_for_the_scenarios_as_they_are() -> None:
         (it["id"], fidelity_guest.digest(linux.scenario(it["case"], tuple(it["window"]), "kernel")))
         for it in CASES
     }
-    kept = fidelity_guest.read(RUNS)
-    assert kept
-    assert set(kept) <= known
-    assert all(len(seeds) >= 2 for seeds in kept.values())
+    kept = fidelity_guest.LinuxRuns(RUNS).runs
+    counts = {
+        (case, scenario): n
+        for case, scenario, n in kept.group_by("case", "scenario").len().iter_rows()
+    }
+    assert counts
+    assert set(counts) <= known
+    assert all(count >= 2 for count in counts.values())
 
 
-def _figure(theirs: list[float], ours: list[float]) -> beside.Comparison:
-    return beside.Comparison(fidelity_linux.FIGURES[0], theirs, ours)
+def _figure(theirs: list[float], ours: list[float]) -> Agreement:
+    return Agreement(fidelity_linux.TOLERANCES[0], ours, theirs)
+
+
+def test_figures_without_any_spread_are_no_miss() -> None:
+    """As the marks of a link without ECN: Welch's interval is unknown there."""
+    marks = fidelity_guest.TOLERANCES[3]
+    assert Agreement(marks, [0.0] * 3, [0.0] * 3).agrees
+    assert Agreement(marks, [0.2] * 3, [0.2] * 3).agrees
+    assert not Agreement(marks, [0.2] * 3, [0.3] * 3).agrees
 
 
 def test_a_miss_is_proven_where_no_chance_of_the_seeds_can_have_made_it() -> None:
-    near: Any = _figure([10e-3, 10.1e-3, 9.9e-3], [15e-3, 15.1e-3, 14.9e-3])
-    assert not near.within
-    assert drawn.proven(near)
+    near = _figure([10e-3, 10.1e-3, 9.9e-3], [15e-3, 15.1e-3, 14.9e-3])
+    assert not near.agrees
+    assert near.proven
     wide = _figure([10e-3, 16e-3, 4e-3], [15e-3, 15.1e-3, 14.9e-3])
-    assert not wide.within
-    assert not drawn.proven(wide)
+    assert not wide.agrees
+    assert not wide.proven

@@ -45,15 +45,16 @@ def frame(delays_s: list[float]) -> pl.DataFrame:
 
 def test_what_linux_did_is_kept_beside_what_it_did_before(tmp_path: Path) -> None:
     runs, before, other = tmp_path / "kernel.csv", frame([0.02, 0.03]), frame([0.05])
-    reality.keep(pl.concat([before, other.with_columns(law=pl.lit("blue"))]), runs)
-    reality.keep(frame([0.02, 0.04, 0.05]), runs)
-    found = reality.kept(runs, before.schema)
+    kept = reality.kept(runs)
+    kept.add(pl.concat([before, other.with_columns(law=pl.lit("blue"))]))
+    kept.add(frame([0.02, 0.04, 0.05]))
+    found = kept.read()
     assert found["law"].to_list() == ["pi", "pi", "pi", "blue"]
     assert found["delay_mean_s"].to_list() == [0.02, 0.04, 0.05, 0.05]
 
 
 def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
-    linux, three = frame([0.0200, 0.0201, 0.0199]), reality.Seeds(3, 3)
+    linux = frame([0.0200, 0.0201, 0.0199])
     for ours, agrees, proven in [
         ([0.0204, 0.0205, 0.0206], True, False),
         ([0.0230, 0.0231, 0.0229], False, True),
@@ -62,14 +63,13 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         found = reality.verdicts(frame(ours), linux)
         assert [one.agrees for one in found] == [agrees, True, True, True]
         assert found[0].proven is proven
-        page = reality.page(found, three, three, 1)
+        page = reality.page(frame(ours), linux)
         assert ("20.00 → 23.00" in page) is proven
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
 
 
 def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -> None:
     packets, kernel = frame([0.0230, 0.0231, 0.0229]), frame([0.02, 0.0201, 0.0199])
-    three = reality.Seeds(3, 3)
     packets.write_parquet(tmp_path / "packets.parquet")
     kernel.write_parquet(tmp_path / "kernel.parquet")
     kept, page = tmp_path / "kernel.csv", tmp_path / "page.md"
@@ -79,7 +79,7 @@ def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -
     ):
         monkeypatch.setattr("sys.argv", ["reality", *map(str, words)])
         assert reality.main() == 0
-    assert page.read_text() == reality.page(reality.verdicts(packets, kernel), three, three, 1)
+    assert page.read_text() == reality.page(packets, kernel)
 
 
 def test_linux_ran_in_every_cell() -> None:
