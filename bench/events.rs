@@ -10,14 +10,16 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use forebay_sim::calendar::Calendar;
-use forebay_sim::events::{EventQueue, Lines, Ties};
-use forebay_units::Rng;
+use forebay_sim::events::{EventQueue, LineCounts, Ties};
+use forebay_units::{Rng, Span, Time};
 
 /// As large as a packet on its way.
 type Event = [u32; 5];
 
 const HOLDS: u32 = 2_000_000;
-const DELAY_NS: u64 = 50_000_000;
+const DELAY: Span = Span::from_millis(50);
+/// Most events lie within it.
+const HORIZON: Span = Span::from_millis(500);
 
 fn main() {
     println!("ns per event taken and put back, best of five");
@@ -26,7 +28,7 @@ fn main() {
         "in flight", "binary heap", "calendar", "delay line", "21 lines"
     );
     for in_flight in [1_000, 10_000, 100_000] {
-        let spacing_ns = DELAY_NS / in_flight;
+        let spacing = DELAY / in_flight;
         let heap = best(|| {
             let mut heap = BinaryHeap::new();
             // The tie-break keeps runs repeatable, as the others do.
@@ -42,7 +44,7 @@ fn main() {
             })
         });
         let calendar = best(|| {
-            let mut calendar = Calendar::<Event>::new(spacing_ns, 500_000_000);
+            let mut calendar = Calendar::<Event>::new(spacing, HORIZON);
             let mut len = 0;
             hold(in_flight, |time, event| {
                 calendar.push(time, event);
@@ -54,19 +56,19 @@ fn main() {
                 calendar.pop().map(|entry| (entry.time, entry.event))
             })
         });
-        let line = best(|| on_lines(1, in_flight, spacing_ns));
-        let lines = best(|| on_lines(21, in_flight, spacing_ns));
+        let line = best(|| on_lines(1, in_flight, spacing));
+        let lines = best(|| on_lines(21, in_flight, spacing));
         println!("{in_flight:9} {heap:12.0} {calendar:9.0} {line:12.0} {lines:12.0}");
     }
 }
 
 /// The delay lines, with the events dealt out to them by turns.
-fn on_lines(count: usize, in_flight: u64, spacing_ns: u64) -> f64 {
-    let lines = Lines {
+fn on_lines(count: usize, in_flight: u64, spacing: Span) -> f64 {
+    let lines = LineCounts {
         prompt: count,
-        ..Lines::default()
+        ..LineCounts::default()
     };
-    let mut events = EventQueue::new(spacing_ns, 500_000_000, lines, Ties::PushedFirst, true);
+    let mut events = EventQueue::new(spacing, HORIZON, lines, Ties::PushedFirst, true);
     let mut len = 0;
     let mut turn = 0;
     hold(in_flight, |time, event: Event| {
@@ -85,22 +87,22 @@ fn on_lines(count: usize, in_flight: u64, spacing_ns: u64) -> f64 {
 
 /// Puts an event in; once enough are in flight, each put takes the first out, and the next is put
 /// a delay after that.
-fn hold(in_flight: u64, mut put: impl FnMut(u64, Event) -> Option<(u64, Event)>) -> f64 {
+fn hold(in_flight: u64, mut put: impl FnMut(Time, Event) -> Option<(Time, Event)>) -> f64 {
     let mut rng = Rng::new(1, "hold");
-    let spacing_ns = DELAY_NS / in_flight;
-    let mut now = 0;
+    let spacing = DELAY / in_flight;
+    let mut now = Time::ZERO;
     for i in 0..in_flight {
-        put(i * spacing_ns, [i as u32; 5]);
+        put(Time::ZERO + i * spacing, [i as u32; 5]);
     }
     let start = Instant::now();
     for i in 0..HOLDS {
         // One in eight has waited somewhere.
         let waited = if i % 8 == 0 {
-            rng.uniform() * DELAY_NS as f64
+            rng.uniform() * DELAY.as_nanos_f64()
         } else {
             0.0
         };
-        let time = now + DELAY_NS + waited as u64;
+        let time = now + DELAY + Span::from_nanos(waited as u64);
         if let Some((first, event)) = put(time, [i; 5]) {
             now = first;
             black_box(event);

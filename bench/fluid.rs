@@ -65,12 +65,12 @@ fn model(kind: &str, link: (u64, u64, f64), tcp: &str, windows: Windows) -> Mode
             rate,
             packet,
             buffer_pkts: (0.1 * rate.packets_per_sec(packet)).max(800.0),
-            law: LawChoice {
-                label: kind.into(),
-                spec: laws::find(kind).expect("a law of the registry"),
-                given: Vec::new(),
-                queue: QueueChoice::default(),
-            },
+            law: LawChoice::in_queue(
+                laws::find(kind).expect("a law of the registry"),
+                Vec::new(),
+                QueueChoice::default(),
+            )
+            .expect("its defaults"),
         }],
         classes: vec![Class {
             windows,

@@ -31,8 +31,8 @@ from forebay.control.ack_clocking import AckClockedPlant
 from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.expected_queue import expected, trains
+from forebay.control.expected_queue import limit_cycle as cycle_of
 from forebay.control.frequency_response import Terms
-from forebay.control.limit_cycle import limit_cycle as cycle_of
 from forebay.control.loop import Loop
 from forebay.report.plot import Plot
 from forebay.report.style import COLOURS, STYLE

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import driver
 
-from forebay.control import identified_response as response
 from forebay.control import queue_estimate as estimate
 from forebay.control import queue_records
 
@@ -63,7 +62,7 @@ def target(data: bytes) -> None:
             part = queue.window(0.0, None)
             numbers = estimate.identify(part, 0.1)
             if numbers.rtt_s.known:
-                response.loop_response(part, numbers.rtt_s.value)
+                estimate.loop_response(part, numbers.rtt_s.value)
             for value in (numbers.rate_bps, numbers.loss, numbers.rtt_s, numbers.flows):
                 assert not value.known or 0 <= value.low <= value.value <= value.high, numbers
             json.dumps(numbers.as_json(), allow_nan=False).encode()

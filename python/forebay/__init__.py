@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from forebay.campaign.suite import suite
     from forebay.comparison.compare import compare
     from forebay.comparison.validate import validate
-    from forebay.control.drawn_design import design
+    from forebay.control.design import design
     from forebay.control.stability_map import stability_map
     from forebay.env.network import Network, session
     from forebay.experiment.result import Result, run
@@ -81,7 +81,7 @@ _MODULES = {
     "campaign.suite": "suite",
     "comparison.compare": "compare",
     "comparison.validate": "validate",
-    "control.drawn_design": "design",
+    "control.design": "design",
     "control.stability_map": "stability_map",
     "env.network": "Network session",
     "experiment.result": "Result run",

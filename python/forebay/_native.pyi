@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._base.errors import ScenarioError as ScenarioError
-from forebay.fluid.model import Model
+from forebay.fluid.engine import Model
 
 __version__: str
 #: raised whenever the same scenario, law and seed give other numbers than before

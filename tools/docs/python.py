@@ -21,14 +21,19 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
     "A network for your tests": [("forebay", ["Network"])],
     "Real traffic": [("forebay", ["link"]), ("forebay.linux", ["Net", "Host", "Outcome", "run"])],
-    "The fluid model": [("forebay.fluid.model", []), ("forebay.fluid.api", [])],
+    "The fluid model": [
+        (
+            "forebay.fluid",
+            ["run", "scenario", "halving", "Traces", "Model", "Bottleneck", "Class", "Change"],
+        )
+    ],
     "The control bench": [
         ("forebay", ["design", "map"]),
         ("forebay.control.loaded_link", []),
-        ("forebay.control.design", []),
+        ("forebay.control.designed_law", ["Design"]),
         ("forebay.control.loop", []),
         ("forebay.control.margins", []),
-        ("forebay.control.stability", []),
+        ("forebay.control.stability_map", ["StabilityMap"]),
     ],
     "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
     "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],

@@ -125,10 +125,13 @@ fn catch_up(law: &mut impl Ticking, mut next: Time, end: Time, q: &QueueView) ->
 /// The errors of ticks that are skipped, e(i) = base + slope·i + decaying·ratioⁱ for i from 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Errors {
+    /// The part that stays.
     pub base: f64,
+    /// The change from tick to tick.
     pub slope: f64,
+    /// The part that decays, at the first tick.
     pub decaying: f64,
-    /// In [0, 1].
+    /// What is left of that part from tick to tick, in [0, 1].
     pub ratio: f64,
 }
 

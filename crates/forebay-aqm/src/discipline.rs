@@ -21,10 +21,12 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 /// What a discipline needs of a packet, simulated or real: a small plain value. The bytes of a real
 /// packet lie elsewhere.
 pub trait Packet: Copy {
+    /// Returns the size of the packet.
     fn bytes(&self) -> u32;
     /// Tells flows apart: packets of one flow have the same number, and no two flows that meet
     /// at a queue share one, but for the chance of a hash of 64 bits.
     fn flow(&self) -> u64;
+    /// Returns the ECN field.
     fn ecn(&self) -> Ecn;
     /// The differentiated services code point, 0 to 63 (RFC 2474 section 3).
     fn dscp(&self) -> u8;
@@ -77,13 +79,16 @@ pub enum Drop {
 
 /// Takes what a discipline gives up. `class` is that of [`Departure::class`].
 pub trait Sink<P> {
+    /// A packet was dropped, for this reason.
     fn dropped(&mut self, now: Time, packet: P, why: Drop, class: u8);
+    /// CE was set on a packet, which stays in the queue or leaves.
     fn marked(&mut self, now: Time, packet: &P, class: u8);
 }
 
 /// A packet that leaves for the link.
 #[derive(Debug)]
 pub struct Departure<P> {
+    /// The packet, with CE where the discipline marked it.
     pub packet: P,
     /// Time in the queue.
     pub sojourn: Span,
@@ -95,6 +100,7 @@ pub struct Departure<P> {
 /// What a discipline answers to a link that is free.
 #[derive(Debug)]
 pub enum Dequeued<P> {
+    /// The next packet for the link.
     Packet(Departure<P>),
     /// There is no packet: the link goes idle until one arrives.
     Idle,
@@ -116,6 +122,7 @@ impl<P> Dequeued<P> {
 /// A queue under an AQM law. Every packet given to it comes back exactly once: by `dequeue`,
 /// by `drain` or through the sink.
 pub trait Discipline<P: Packet>: Send {
+    /// Takes an arrival; what it costs goes to the sink.
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>);
     /// The next packet for the link.
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P>;
@@ -132,14 +139,17 @@ pub trait Discipline<P: Packet>: Send {
 
     /// When the law wants `handle_timeout`, if it keeps a clock.
     fn poll_timeout(&self) -> Option<Time>;
+    /// Runs the clocks of the laws that are due.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Backlog without the packet being sent.
+    /// Returns the backlog in packets, without the packet being sent.
     fn len_packets(&self) -> u32;
+    /// Returns the backlog in bytes, without the packet being sent.
     fn len_bytes(&self) -> u64;
 
     /// Tells the discipline the rate of the link it feeds.
     fn set_rate(&mut self, rate: Rate);
+    /// Changes how much the queue can hold.
     fn set_buffer(&mut self, buffer: Buffer);
 
     /// As [`crate::Law::set_point`], for every law in it; whether all of them can.
@@ -247,8 +257,11 @@ type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
 pub struct DisciplineSpec {
     /// Name in scenarios and on the command line.
     pub kind: &'static str,
+    /// The discipline in a sentence.
     pub title: &'static str,
+    /// Where it was published.
     pub source: &'static str,
+    /// Its declared parameters.
     pub params: &'static [ParamSpec],
     resolve: fn(&ParamValues) -> Resolved,
     per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
@@ -257,7 +270,8 @@ pub struct DisciplineSpec {
 }
 
 impl DisciplineSpec {
-    pub const fn of<D: DisciplineParams>() -> DisciplineSpec {
+    /// Returns the entry of a discipline with parameters of type `D`.
+    pub(crate) const fn of<D: DisciplineParams>() -> DisciplineSpec {
         DisciplineSpec {
             kind: D::KIND,
             title: D::TITLE,

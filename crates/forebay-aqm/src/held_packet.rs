@@ -8,17 +8,40 @@ use crate::law::Ecn;
 pub struct HeldPacket<H> {
     /// Means nothing to the queue; it comes back with the packet.
     pub handle: H,
+    /// Tells flows apart.
     pub flow: u64,
     /// Of the hosts it comes from and goes to.
     pub hosts: (u64, u64),
+    /// Size of the packet.
     pub bytes: u32,
+    /// The ECN field.
     pub ecn: Ecn,
+    /// The differentiated services code point, 0 to 63.
     pub dscp: u8,
     /// Its number in the record of the bottleneck.
     pub traffic: Option<u8>,
+    /// True if TCP carries it.
     pub tcp: bool,
     /// Whether this queue has set CE.
     pub marked: bool,
+}
+
+impl<H> HeldPacket<H> {
+    /// Returns a packet of a TCP flow that this queue has not marked, with a DSCP of zero and hosts
+    /// of the flow's own.
+    pub fn new(handle: H, flow: u64, bytes: u32, ecn: Ecn) -> HeldPacket<H> {
+        HeldPacket {
+            handle,
+            flow,
+            hosts: (flow, flow),
+            bytes,
+            ecn,
+            dscp: 0,
+            traffic: None,
+            tcp: true,
+            marked: false,
+        }
+    }
 }
 
 impl<H: Copy> Packet for HeldPacket<H> {

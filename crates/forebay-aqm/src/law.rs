@@ -31,9 +31,13 @@ impl Verdict {
 #[repr(u8)]
 pub enum Ecn {
     #[default]
+    /// The packet is not ECN-capable.
     NotEct = 0b00,
+    /// ECN-capable, and with the low latency of L4S (RFC 9331).
     Ect1 = 0b01,
+    /// ECN-capable, as classic senders say it.
     Ect0 = 0b10,
+    /// Congestion was experienced.
     Ce = 0b11,
 }
 
@@ -48,6 +52,7 @@ impl TrafficClass {
         TrafficClass(dscp << 2 | ecn as u8)
     }
 
+    /// Returns the ECN field.
     #[inline]
     pub const fn ecn(self) -> Ecn {
         match self.0 & 0b11 {
@@ -58,11 +63,13 @@ impl TrafficClass {
         }
     }
 
+    /// Returns the differentiated services code point, 0 to 63.
     #[inline]
     pub const fn dscp(self) -> u8 {
         self.0 >> 2
     }
 
+    /// Changes the ECN field and keeps the DSCP.
     #[inline]
     pub fn set_ecn(&mut self, ecn: Ecn) {
         *self = TrafficClass::new(self.dscp(), ecn);
@@ -81,9 +88,11 @@ pub enum Signal {
 /// What a law may know of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketMeta {
+    /// Size of the packet.
     pub bytes: u32,
     /// Of the flow, as the queue tells flows apart; zero where packets are a fluid.
     pub flow: u64,
+    /// The ECN field on arrival.
     pub ecn: Ecn,
     /// What [`Verdict::Mark`] does to it here.
     pub signal: Signal,
@@ -96,7 +105,9 @@ pub struct PacketMeta {
 /// What a law may know of its queue. The packet being sent is not in it.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueView {
+    /// Packets that wait.
     pub packets: u32,
+    /// Bytes that wait.
     pub bytes: u64,
     /// Most packets the queue can hold; `u32::MAX` where only bytes bound it.
     pub limit_packets: u32,
@@ -113,6 +124,7 @@ pub struct QueueView {
 /// What other queues of a discipline hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Others {
+    /// Bytes that wait there.
     pub bytes: u64,
     /// When the oldest packet there came, if the discipline says.
     pub head_since: Option<Time>,
@@ -162,6 +174,7 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// Returns the scale of a law that counts bytes, or packets.
     pub fn new(site: &Site, in_bytes: bool) -> Scale {
         Scale {
             packet_bytes: in_bytes.then_some(site.packet.0 as f64),
@@ -186,6 +199,7 @@ impl Scale {
 /// The set-point of a law at a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
+    /// A length or a delay.
     pub set_point: SetPoint,
     packet: Bytes,
 }
@@ -230,7 +244,9 @@ pub struct FluidStep {
     pub end: Time,
     /// At its start and its end, in packets.
     pub queue_pkts: [f64; 2],
+    /// Packets that came and were let in.
     pub arrivals: u32,
+    /// Packets that left.
     pub departures: u32,
     /// What the link could have sent besides, had the queue not been empty.
     pub missed: u32,

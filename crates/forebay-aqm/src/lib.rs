@@ -1,23 +1,67 @@
-//! AQM laws and queue disciplines.
+//! Active queue management: control laws, queue disciplines and link services.
 //!
-//! The crate has no clock, no I/O and no dependency: time, randomness and the state of the
-//! queue are arguments, so the same law object runs in virtual time, in real time and inside
-//! a fluid model.
+//! A [`Law`] judges packets and holds none. A [`Discipline`] holds packets, asks its laws, and marks
+//! or drops what they signal. A [`Transmitter`] says when the link takes the next packet, and when
+//! each packet is sent. [`laws::LAWS`] and [`disciplines::DISCIPLINES`] list what there is.
 //!
-//! A [`Law`] judges a packet; a [`Discipline`] holds the packets and acts on the verdict.
+//! The crate has no clock, no I/O and no dependency outside Forebay: time, random numbers and the
+//! state of the queue are arguments. The same object therefore runs in virtual time, in real time
+//! and inside a fluid model, and a run repeats to the bit.
+//!
+//! # Example
+//!
+//! CoDel, on a link that gets twice as many packets as it can carry:
+//!
+//! ```
+//! use forebay_aqm::units::{Buffer, Bytes, ParamError, QueueSite, Rate, Span, Time, Value};
+//! use forebay_aqm::{laws, Aqm, Drop, Ecn, HeldPacket, QueueChoice, Sink};
+//!
+//! #[derive(Default)]
+//! struct Signals { marks: u32, drops: u32 }
+//!
+//! impl<P> Sink<P> for Signals {
+//!     fn marked(&mut self, _now: Time, _packet: &P, _class: u8) { self.marks += 1; }
+//!     fn dropped(&mut self, _now: Time, _packet: P, _why: Drop, _class: u8) { self.drops += 1; }
+//! }
+//!
+//! # fn main() -> Result<(), ParamError> {
+//! let codel = laws::find("codel").expect("a law of the registry");
+//! let law = codel.read(&[("target".into(), Value::Text("5ms".into()))])?;
+//! let (rate, buffer) = (Rate::from_bps(10_000_000), Buffer::Packets(1000));
+//! let site = QueueSite { rate, buffer, packet: Bytes(1500), ecn: true };
+//! let mut queue = Aqm::new(law, QueueChoice::default()).build(&site, 1, "law")?;
+//!
+//! let (mut signals, mut sent) = (Signals::default(), Vec::new());
+//! for number in 0..2000 {
+//!     let now = Time::ZERO + Span::from_micros(600 * number);
+//!     queue.enqueue(now, HeldPacket::new(number, 7, 1500, Ecn::Ect0), &mut signals);
+//!     if number % 2 == 1 { // a packet takes the link for 1.2 ms
+//!         sent.extend(queue.dequeue(now, &mut signals).packet());
+//!     }
+//! }
+//! assert!(signals.marks > 20 && signals.drops == 0 && sent.len() == 1000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Units
+//!
+//! [`units`] is the crate `forebay-units`: quantities with their unit in the type, declared
+//! parameters and random streams.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod band;
 mod bands;
 pub mod clock;
+mod configured_law;
 mod difference;
 mod discipline;
 pub mod disciplines;
 mod estimator;
 mod held_packet;
 mod law;
-mod law_params;
 mod law_spec;
 pub mod laws;
 mod periodic;
@@ -32,6 +76,7 @@ mod virtual_queue;
 
 pub use forebay_units as units;
 
+pub use configured_law::ConfiguredLaw;
 pub use discipline::{
     Ack, Departure, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, MakeLaw, Packet, Sink,
 };
@@ -39,8 +84,7 @@ pub use held_packet::HeldPacket;
 pub use law::{
     Ecn, FluidLaw, FluidStep, Law, Others, PacketMeta, QueueView, Signal, TrafficClass, Verdict,
 };
-pub use law_params::{Design, DesignRequest, DesignResult, RateControl};
-pub use law_spec::{ConfiguredLaw, LawDefinition, LawSpec};
+pub use law_spec::{LawSpec, ReadLaw};
 pub use queue::Queue;
 pub use queue_choice::{Aqm, QueueChoice};
 pub use rate_trace::RateTrace;

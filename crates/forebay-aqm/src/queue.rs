@@ -10,7 +10,9 @@ use crate::disciplines::fifo::Fifo;
 /// A discipline, called for every packet of a link. What a FIFO does is compiled into the caller:
 /// calls that the compiler does not see through were a sixth of the simulator's instructions.
 pub enum Queue<P> {
+    /// A FIFO under one law.
     Fifo(Fifo<P>),
+    /// Any other discipline, behind virtual calls.
     Other(Box<dyn Discipline<P>>),
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{ParamError, ParamValues, Params, QueueSite, Value};
+use forebay_units::{ParamError, Params, QueueSite, Value};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::discipline::{DisciplineSpec, LawFactory, MakeLaw, Packet};
 use crate::disciplines::{self, fifo, DISCIPLINES};
 use crate::law::Ecn;
@@ -14,7 +15,9 @@ use crate::queue::Queue;
 /// A discipline with the parameters given for it.
 #[derive(Clone)]
 pub struct QueueChoice {
+    /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
+    /// The parameters that were given; the others have their defaults.
     pub given: Vec<(String, Value)>,
 }
 
@@ -54,11 +57,21 @@ impl std::fmt::Display for QueueChoice {
 /// A law and the discipline that holds it, to be built at any queue.
 #[derive(Clone)]
 pub struct Aqm {
+    /// The discipline.
     pub queue: QueueChoice,
+    /// Builds each of its laws.
     pub law: Arc<MakeLaw>,
 }
 
 impl Aqm {
+    /// Returns `law` in this queue.
+    pub fn new(law: Arc<dyn ConfiguredLaw>, queue: QueueChoice) -> Aqm {
+        Aqm {
+            queue,
+            law: Arc::new(move |site, seed| law.build(site, seed)),
+        }
+    }
+
     /// The law in the default discipline.
     pub fn in_default_queue(law: Arc<MakeLaw>) -> Aqm {
         Aqm {
@@ -134,21 +147,20 @@ impl QueueChoice {
             .is_ok_and(|per_flow| per_flow)
     }
 
-    /// The qdisc of Linux that `law` is in this queue; `None` where there is none.
+    /// Returns the qdisc of Linux that `law` is in this queue; `None` if there is none.
     ///
     /// # Errors
-    /// A parameter that is unknown or out of range, or that the qdisc does not have.
-    pub fn tc(
-        &self,
-        law: &LawSpec,
-        given: &ParamValues,
-        site: &TcSite,
-    ) -> Result<Option<Tc>, ParamError> {
+    /// A parameter of the queue that is unknown or out of range, or a parameter that the qdisc does
+    /// not have.
+    pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let Some(law) = law.linux() else {
+            return Ok(None);
+        };
         let site = &TcSite {
             queue: self.spec.site(&self.given, &site.queue)?,
             ..*site
         };
-        let Some(mut tc) = law.read(given)?.tc(self.spec.kind, site)? else {
+        let Some(mut tc) = law.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
         self.spec.tc(&self.given, &mut tc, site)?;

@@ -13,16 +13,20 @@ use crate::rate_trace::RateTrace;
 /// What a link can carry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
+    /// A constant rate that saves nothing.
     Constant(Rate),
     /// A constant rate that saves what a pause leaves unused, up to `burst`: it leaves at once
     /// after the pause, as from Linux's `tbf`.
     Bucket {
+        /// The long-term rate.
         rate: Rate,
+        /// Bytes that a pause can save.
         burst: Bytes,
     },
     /// A constant rate at which packets are let go whole: each is out at once, and the next one after
     /// its time, as from Linux's CAKE.
     Shaped(Rate),
+    /// Opportunities to send, as a trace has them.
     Recorded(Arc<RateTrace>),
 }
 
@@ -83,6 +87,7 @@ impl Capacity {
 /// A packet that the link has taken.
 #[derive(Debug)]
 pub struct Sent<P> {
+    /// The packet as it left the queue.
     pub departure: Departure<P>,
     /// When its last bit is out.
     pub out: Time,
@@ -91,7 +96,9 @@ pub struct Sent<P> {
 /// A change of the link's rate at a time that is known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
+    /// When the rate changes.
     pub at: Time,
+    /// The rate from then on.
     pub rate: Rate,
 }
 

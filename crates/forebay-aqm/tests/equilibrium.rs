@@ -1,7 +1,7 @@
 //! Windows at rest and around it, and where mixes of flows settle under every law of the registry.
 
 use forebay_aqm::laws::{find, LAWS};
-use forebay_theory::equilibrium::{settle, Equilibrium, FlowClass, Flows, MixedFlows};
+use forebay_theory::equilibrium::{Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows};
 use forebay_theory::window_law::WindowLaw;
 use forebay_units::{Bytes, Rate, Site};
 
@@ -108,18 +108,18 @@ fn a_mix_of_reno_settles_as_reno() {
         for buffer_pkts in [60.0, 1e4, 1e9] {
             for flows in [2.0, 60.0, 3000.0] {
                 let site = site(buffer_pkts);
-                let Ok(alone) = law.operate(&[], flows, 0.1, &site) else {
+                let configured = law.read(&[]).unwrap();
+                let reno = RenoFlows {
+                    flows,
+                    propagation_s: 0.1,
+                    capacity_pkts_per_s: CAPACITY,
+                };
+                let Ok(alone) = configured.settle(&reno, &site) else {
                     continue;
                 };
                 let half = (WindowLaw::Reno, 0.5, 1.0);
                 for classes in [&[(WindowLaw::Reno, 1.0, 1.0)][..], &[half, half]] {
-                    let configured = law.read(&[]).unwrap();
-                    let mixed = settle(
-                        &|point, site| configured.linear(point, site),
-                        &mix(classes, flows, 0.1),
-                        &site,
-                    )
-                    .unwrap();
+                    let mixed = configured.settle(&mix(classes, flows, 0.1), &site).unwrap();
                     let name = format!("{} {flows} {buffer_pkts}", law.kind);
                     let told = |it: &Equilibrium| match it {
                         Equilibrium::Linear {
@@ -167,7 +167,7 @@ fn windows_below_the_least_are_told() {
     let site = site(1e6);
     let at = |law_of, flows: f64| {
         let flows = mix(&[(law_of, 1.0, 1.0)], flows, 0.06);
-        let found = settle(&|point, site| law.linear(point, site), &flows, &site).unwrap();
+        let found = law.settle(&flows, &site).unwrap();
         let small = matches!(found, Equilibrium::Small { .. });
         // PI holds its queue whatever it takes.
         let window = flows.capacity_pkts_per_s * (0.06 + 200.0 / CAPACITY) / flows.flows;

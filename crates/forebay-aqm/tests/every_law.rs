@@ -147,13 +147,18 @@ proptest! {
 #[test]
 fn parameters_round_trip_through_their_values() {
     for spec in LAWS {
-        let defaults = spec.resolve(&[]).unwrap();
+        let defaults = spec.read(&[]).unwrap().values();
         assert_eq!(defaults.len(), spec.params.len());
         let given: Vec<(String, Value)> = defaults
             .iter()
             .map(|(k, v)| (k.to_string(), v.clone()))
             .collect();
-        assert_eq!(spec.resolve(&given).unwrap(), defaults, "{}", spec.kind);
+        assert_eq!(
+            spec.read(&given).unwrap().values(),
+            defaults,
+            "{}",
+            spec.kind
+        );
         build(spec);
     }
 }
@@ -212,12 +217,7 @@ fn out_of_range_values_are_refused() {
             .filter(|p| p.unit.is_empty() && (p.default_base)().is_some())
         {
             let given = [(param.name.to_string(), Value::Number(param.max * 2.0 + 1.0))];
-            assert!(
-                spec.resolve(&given).is_err(),
-                "{}.{}",
-                spec.kind,
-                param.name
-            );
+            assert!(spec.read(&given).is_err(), "{}.{}", spec.kind, param.name);
         }
     }
 }
@@ -291,7 +291,7 @@ fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
     };
     let point = OperatingPoint::of_flows(100.0, 0.1, 125_000.0);
     for spec in LAWS {
-        let model = spec.linear(&[], &point, &roomy).unwrap();
+        let model = spec.read(&[]).unwrap().linear(&point, &roomy).unwrap();
         match spec.search(&conditions()) {
             Search::Nothing => assert!(spec.baseline, "{}", spec.kind),
             Search::Listed(settings) => {

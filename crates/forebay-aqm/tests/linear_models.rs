@@ -232,13 +232,17 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
     let (start, model) = [1.0 / 30.0, 2e-5].into_iter().find_map(|p| {
         let start = point(p);
         let given = given(spec, &start);
-        let model = spec.linear(&given, &start, &site()).unwrap()?;
+        let model = spec
+            .read(&given)
+            .unwrap()
+            .linear(&start, &site())
+            .unwrap()?;
         (model.queue_pkts < 0.9 * site().buffer_pkts).then_some((start, model))
     })?;
     // A law that started from another design rests at another queue.
     let at = |p| {
-        spec.linear(&given(spec, &start), &point(p), &site())
-            .unwrap()
+        let law = spec.read(&given(spec, &start)).unwrap();
+        law.linear(&point(p), &site()).unwrap()
     };
     let mut bench = settled(spec, &start, &model);
     let p = bench.resting(model.queue_pkts);
@@ -334,6 +338,10 @@ fn facts_of_theory() {
     for law in ["droptail", "codel", "fq-pie", "cake"] {
         assert!(!ruled.contains(&law), "{law}");
     }
-    let coupled = names(|law| matches!(law.coupling(&[]), Ok(Some(_))));
+    let coupled = names(|law| {
+        let law = law.read(&[]).unwrap();
+        law.theory()
+            .is_some_and(|theory| theory.coupling().is_some())
+    });
     assert_eq!(coupled, ["pi2", "dualpi2"]);
 }

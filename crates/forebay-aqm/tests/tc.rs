@@ -37,7 +37,7 @@ fn words(law: &str, given: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc>
         .into_iter()
         .partition(|(name, _)| keys.iter().any(|key| key.name == name));
     queue.given = of_queue;
-    queue.tc(spec, &given, site)
+    queue.tc(&*spec.read(&given)?, site)
 }
 
 fn line(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
@@ -116,7 +116,8 @@ fn a_law_without_a_qdisc_has_no_words() {
         spec: disciplines::find("priority").unwrap(),
         given: Vec::new(),
     };
-    assert_eq!(priority.tc(find("codel").unwrap(), &[], &site()), Ok(None));
+    let codel = find("codel").unwrap().read(&[]).unwrap();
+    assert_eq!(priority.tc(&*codel, &site()), Ok(None));
 }
 
 #[test]

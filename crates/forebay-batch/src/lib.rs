@@ -24,7 +24,7 @@ use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
-use forebay_units::{ParamError, Stop};
+use forebay_units::{ParamError, Stop, Time};
 
 pub use jobs::{fluid_jobs, jobs, Key};
 
@@ -194,10 +194,10 @@ impl Batch {
     pub fn progress(&self) -> f64 {
         let (mut passed, mut all) = (0.0, 0.0);
         for (job, control) in self.shared.jobs.iter().zip(&self.shared.controls) {
-            let duration_ns = job.scenario.duration.as_nanos() as f64;
-            let now_ns = control.watch.now_ns.load(Relaxed) as f64;
-            passed += now_ns.min(duration_ns);
-            all += duration_ns;
+            let duration = job.scenario.duration;
+            let elapsed = control.watch.now().since_start();
+            passed += elapsed.min(duration).as_nanos_f64();
+            all += duration.as_nanos_f64();
         }
         if all > 0.0 {
             passed / all
@@ -273,8 +273,8 @@ impl Shared {
             if let Some(result) = result.transpose() {
                 lock(&self.finished).push(Finished { job, result });
             }
-            let duration = self.jobs[job].scenario.duration.as_nanos();
-            self.controls[job].watch.now_ns.store(duration, Relaxed);
+            let end = Time::ZERO + self.jobs[job].scenario.duration;
+            self.controls[job].watch.set_now(end);
         }
         // Last, so that whoever sees `done` finds every result.
         self.left.fetch_sub(1, Release);
@@ -311,7 +311,7 @@ impl Shared {
 /// As `forebay_sim::run` does, by the fluid model.
 fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Trace>, ParamError> {
     let trace = forebay_fluid::run_while(model, |now| {
-        watch.now_ns.store(now.as_nanos(), Relaxed);
+        watch.set_now(now);
         !watch.cancel.load(Relaxed)
     })?;
     Ok(trace.map(|trace| forebay_fluid::observed(scenario, model, &trace)))

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use forebay_aqm::{Dequeued, Drop, HeldPacket, Sink};
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
-use forebay_units::{
-    Buffer, Bytes, ParamError, ParamType, ParamValues, QueueSite, Rate, SetPoint, Time, Value,
-};
+use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate, SetPoint, Time, Value};
 
 /// A packet of the caller's, by its handle. The queue holds this, and not its bytes.
 pub type Held = HeldPacket<u64>;
@@ -118,7 +116,7 @@ impl Queue {
             QueueName::from_value(&value).map_err(|allowed| wrong("queue", text, allowed))
         });
         let queue = named.transpose()?.map(|QueueName(queue)| queue);
-        let choice = LawChoice::of(spec, given).held_by(queue)?;
+        let choice = LawChoice::of(spec, given)?.held_by(queue)?;
         let rate = link_rate(settings.rate)?;
         let packet = settings.packet.map_or(Ok(USUAL_PACKET), |text| {
             let read = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
@@ -298,22 +296,15 @@ impl Queue {
     }
 
     fn set_point(&mut self, key: &str, value: Value) -> Result<(), ParamError> {
-        let mut given = self.choice.given.clone();
-        given.retain(|(name, _)| name != key);
-        given.push((key.to_owned(), value.clone()));
+        let choice = self.choice.with(key, value.clone())?;
         // Built once, to see that it fits the other parameters and the buffer.
-        self.fits(&given)?;
+        choice.check(&self.site.law_site())?;
         let moved = SetPoint::from_value(&value).is_ok_and(|to| self.discipline.set_point(to));
         if !moved {
             let allowed = "what it was: this law does not move it while packets wait";
             return Err(ParamError::new(key, value, allowed));
         }
-        self.choice.given = given;
-        Ok(())
-    }
-
-    fn fits(&self, given: &ParamValues) -> Result<(), ParamError> {
-        self.choice.spec.check(given, &self.site.law_site())?;
+        self.choice = choice;
         Ok(())
     }
 }

@@ -41,6 +41,6 @@ pub use integrate::{run, run_while};
 pub use model::{Bottleneck, Change, Class, Model, What};
 pub use observed::observed;
 pub use scenario::from_scenario;
-pub use senders::{Control, Reduction, Sender, Windows, SPREAD};
+pub use senders::{Reduction, Sender, WindowControl, Windows, SPREAD};
 pub use step::Step;
 pub use trace::{halving, Halving, Passage, Trace};

@@ -24,7 +24,7 @@ use crate::trace::Trace;
 /// The trace of `scenario`, whose `model` gave `trace`: of the bottleneck, with those of the other
 /// links.
 pub fn observed(scenario: &Scenario, model: &Model, trace: &Trace) -> Observed {
-    let flows = Flows::new(scenario, trace);
+    let flows = ObservedFlows::new(scenario, trace);
     let links = scenario.all_links().enumerate();
     let links = links.map(|(v, link)| at_link(scenario, model, trace, &flows, v, link));
     let mut links: Vec<Observed> = links.collect();
@@ -143,7 +143,7 @@ fn at_link(
     scenario: &Scenario,
     model: &Model,
     trace: &Trace,
-    flows: &Flows,
+    flows: &ObservedFlows,
     v: usize,
     link: &Link,
 ) -> Observed {
@@ -200,14 +200,14 @@ fn at_link(
 }
 
 /// What the flows of every traffic got.
-struct Flows {
+struct ObservedFlows {
     /// By flow: its traffic, and in-order bytes within the window.
     within: Vec<(usize, u64)>,
     goodput: GoodputRecorder,
 }
 
-impl Flows {
-    fn new(scenario: &Scenario, trace: &Trace) -> Flows {
+impl ObservedFlows {
+    fn new(scenario: &Scenario, trace: &Trace) -> ObservedFlows {
         let numbers = scenario.traffic.iter().map(|traffic| traffic.flows);
         let rows = trace.time_s.len() as u64 - 1;
         let every = GoodputRecorder::every(rows);
@@ -233,7 +233,7 @@ impl Flows {
             .zip(&before)
             .map(|(until, before)| until - before);
         let traffic = totals.flows.iter().map(|flow| flow.traffic);
-        Flows {
+        ObservedFlows {
             within: traffic.zip(got).collect(),
             goodput,
         }

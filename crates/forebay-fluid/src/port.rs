@@ -337,7 +337,7 @@ mod tests {
             packet: Bytes(100),
             buffer_pkts: 1e6,
             // Which law is asked for does not matter: the port gets its own.
-            law: LawChoice::of(&LAWS[0], Vec::new()),
+            law: LawChoice::of(&LAWS[0], Vec::new()).unwrap(),
         };
         let law = Lag::default();
         let counts = Arc::clone(&law.counts);

@@ -48,7 +48,7 @@ impl Windows {
 
 /// How a window grows and falls.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Control {
+pub enum WindowControl {
     /// A packet per round trip, and half for a signal (RFC 5681).
     Reno,
     /// RFC 9438. `above` is α of the Reno-friendly window once it is past the window before the
@@ -72,13 +72,13 @@ pub enum Reduction {
 /// A sender of TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sender {
-    pub control: Control,
+    pub control: WindowControl,
     pub reduction: Reduction,
 }
 
 impl Sender {
     pub const RENO: Sender = Sender {
-        control: Control::Reno,
+        control: WindowControl::Reno,
         reduction: Reduction::Pause,
     };
 
@@ -100,7 +100,7 @@ impl Sender {
     }
 }
 
-const fn sender(control: Control, reduction: Reduction) -> Sender {
+const fn sender(control: WindowControl, reduction: Reduction) -> Sender {
     Sender { control, reduction }
 }
 
@@ -109,22 +109,28 @@ const SENDERS: &[(&str, Sender)] = &[
     ("reno", Sender::RENO),
     ("newreno", Sender::RENO),
     ("sack", Sender::RENO),
-    ("linux-reno", sender(Control::Reno, Reduction::Proportional)),
+    (
+        "linux-reno",
+        sender(WindowControl::Reno, Reduction::Proportional),
+    ),
     (
         "cubic",
-        sender(Control::Cubic { above: 1.0 }, Reduction::Pause),
+        sender(WindowControl::Cubic { above: 1.0 }, Reduction::Pause),
     ),
     (
         "linux-cubic",
         sender(
-            Control::Cubic {
+            WindowControl::Cubic {
                 above: cubic::LINUX_ALPHA,
             },
             Reduction::Proportional,
         ),
     ),
-    ("dctcp", sender(Control::Dctcp, Reduction::Proportional)),
-    ("prague", sender(Control::Prague, Reduction::Pause)),
+    (
+        "dctcp",
+        sender(WindowControl::Dctcp, Reduction::Proportional),
+    ),
+    ("prague", sender(WindowControl::Prague, Reduction::Pause)),
 ];
 
 /// A class as its sender's equations see it at one moment.
@@ -158,22 +164,22 @@ pub(crate) enum Equations {
 
 impl Equations {
     /// A sender that answers the share of marks halves its window for a loss, as Reno does.
-    pub fn of(control: Control, windows: Windows, marks: bool) -> Equations {
+    pub fn of(control: WindowControl, windows: Windows, marks: bool) -> Equations {
         let control = match control {
-            Control::Dctcp | Control::Prague if !marks => Control::Reno,
+            WindowControl::Dctcp | WindowControl::Prague if !marks => WindowControl::Reno,
             control => control,
         };
         match (control, windows) {
-            (Control::Reno, Windows::Smooth) => Equations::Reno,
-            (Control::Reno, Windows::Sawtooth) => Equations::RenoSawtooth,
-            (Control::Cubic { .. }, Windows::Smooth) => Equations::Cubic,
-            (Control::Cubic { above }, Windows::Sawtooth) => {
+            (WindowControl::Reno, Windows::Smooth) => Equations::Reno,
+            (WindowControl::Reno, Windows::Sawtooth) => Equations::RenoSawtooth,
+            (WindowControl::Cubic { .. }, Windows::Smooth) => Equations::Cubic,
+            (WindowControl::Cubic { above }, Windows::Sawtooth) => {
                 Equations::CubicSawtooth(cubic::Response::new(above))
             }
-            (Control::Dctcp, Windows::Smooth) => Equations::Dctcp,
-            (Control::Dctcp, Windows::Sawtooth) => Equations::DctcpSawtooth,
-            (Control::Prague, Windows::Smooth) => Equations::Prague,
-            (Control::Prague, Windows::Sawtooth) => Equations::PragueSawtooth,
+            (WindowControl::Dctcp, Windows::Smooth) => Equations::Dctcp,
+            (WindowControl::Dctcp, Windows::Sawtooth) => Equations::DctcpSawtooth,
+            (WindowControl::Prague, Windows::Smooth) => Equations::Prague,
+            (WindowControl::Prague, Windows::Sawtooth) => Equations::PragueSawtooth,
         }
     }
 
@@ -231,8 +237,8 @@ pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
         (Windows::Smooth, ..) => 1.0,
         // A sender that halves its window waits until W/2 ACKs have come: over the half round
         // trip that this takes, the effect is a quarter late on average.
-        (_, Reduction::Pause, Control::Reno) => 1.25,
-        (_, Reduction::Pause, Control::Cubic { .. }) => 1.0 + (1.0 - cubic::BETA) / 2.0,
+        (_, Reduction::Pause, WindowControl::Reno) => 1.25,
+        (_, Reduction::Pause, WindowControl::Cubic { .. }) => 1.0 + (1.0 - cubic::BETA) / 2.0,
         // Of a packet or two.
         (_, Reduction::Pause, _) => 1.0,
         (_, Reduction::Proportional, _) => 1.5,

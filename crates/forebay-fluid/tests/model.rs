@@ -6,15 +6,10 @@ use forebay_scenario::LawChoice;
 use forebay_units::{Bytes, Rate, Span, Time, Value};
 
 fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
-    LawChoice {
-        label: kind.into(),
-        spec: laws::find(kind).unwrap(),
-        given: given
-            .iter()
-            .map(|(name, value)| ((*name).into(), value.clone()))
-            .collect(),
-        queue: QueueChoice::default(),
-    }
+    let given = given.iter();
+    let given = given.map(|(name, value)| ((*name).into(), value.clone()));
+    let spec = laws::find(kind).unwrap();
+    LawChoice::in_queue(spec, given.collect(), QueueChoice::default()).unwrap()
 }
 
 /// PI as staqm designs it for N = 60, C = 3750/s, R = 0.2467 s. Told of bytes, it sees the queue
@@ -294,9 +289,8 @@ fn sawtooth_windows_share_two_queues_in_a_row() {
 
 #[test]
 fn a_wrong_gain_unsettles_the_queue() {
-    let mut bad = pi();
-    bad.given[1].1 = Value::Number(4.0 * 7.853e-5);
-    bad.given[2].1 = Value::Number(4.0 * 7.827e-5);
+    let gain = |law: LawChoice, key, gain| law.with(key, Value::Number(gain)).unwrap();
+    let bad = gain(gain(pi(), "a", 4.0 * 7.853e-5), "b", 4.0 * 7.827e-5);
     let spread = |trace: &Trace| {
         let queue = &trace.queue_pkts[0][5000..];
         let (low, high) = queue

@@ -1,6 +1,6 @@
 //! Senders other than Reno against what can be worked out by hand.
 
-use forebay_aqm::{laws, QueueChoice};
+use forebay_aqm::laws;
 use forebay_fluid::{
     halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows, SPREAD,
 };
@@ -13,17 +13,13 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// PI, slow: it holds `target` packets of `bits`.
 fn pi(target: u32, a: f64) -> LawChoice {
-    LawChoice {
-        label: "pi".into(),
-        spec: laws::find("pi").unwrap(),
-        given: vec![
-            ("target".into(), Value::Text(format!("{target}p"))),
-            ("a".into(), Value::Number(a)),
-            ("b".into(), Value::Number(0.995 * a)),
-            ("queue_in_bytes".into(), Value::Flag(true)),
-        ],
-        queue: QueueChoice::default(),
-    }
+    let given = vec![
+        ("target".into(), Value::Text(format!("{target}p"))),
+        ("a".into(), Value::Number(a)),
+        ("b".into(), Value::Number(0.995 * a)),
+        ("queue_in_bytes".into(), Value::Flag(true)),
+    ];
+    LawChoice::of(laws::find("pi").unwrap(), given).unwrap()
 }
 
 /// Packets of 1 MB, so that a law that counts bytes sees the queue to 1e-6 packets.
@@ -172,12 +168,8 @@ fn drops_halve_a_scalable_window() {
 fn a_coupled_law_marks_l4s_by_the_root() {
     // RFC 9332 section 2.1: p_C = p'² and p_L = k·p', k = 2, so that √(2/p_C) = W_C, and the L4S
     // windows are y/p_L.
-    let law = LawChoice {
-        label: "pi2".into(),
-        spec: laws::find("pi2").unwrap(),
-        given: vec![("target".into(), Value::Text("20ms".into()))],
-        queue: QueueChoice::default(),
-    };
+    let given = vec![("target".into(), Value::Text("20ms".into()))];
+    let law = LawChoice::of(laws::find("pi2").unwrap(), given).unwrap();
     let l4s = Class {
         l4s: true,
         ..class("prague", Windows::Smooth, 10.0, 40)

@@ -2,9 +2,10 @@
 //! named here.
 
 use forebay_aqm::laws::LAWS;
-use forebay_aqm::{DesignRequest, LawSpec, QueueChoice};
+use forebay_aqm::{LawSpec, QueueChoice};
 use forebay_fluid::{run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows};
 use forebay_scenario::LawChoice;
+use forebay_theory::design::DesignRequest;
 use forebay_theory::linear::OperatingPoint;
 use forebay_units::{Bytes, Rate, Rng, SetPoint, Site, Span, Time, Value};
 
@@ -52,7 +53,8 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
         set_point,
         site,
     };
-    let design = spec.design(&given, &request, &[]).ok()??;
+    let law = spec.read(&given).ok()?;
+    let design = law.theory()?.design(&request, &[]).ok()??;
     let designed = design.params.into_iter();
     given.extend(designed.map(|(name, value)| (name.to_owned(), value)));
     let senders = ["reno", "cubic", "linux-cubic", "dctcp"];
@@ -63,12 +65,7 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
             rate: site.rate,
             packet: site.packet,
             buffer_pkts: site.buffer_pkts,
-            law: LawChoice {
-                label: spec.kind.into(),
-                spec,
-                given,
-                queue: QueueChoice::default(),
-            },
+            law: LawChoice::in_queue(spec, given, QueueChoice::default()).ok()?,
         }],
         classes: vec![Class {
             marks: rng.chance(0.5),
@@ -147,7 +144,7 @@ fn the_automatic_step_is_as_good_as_one_an_eighth_as_long() {
             // A law that counts whole packets may rest anywhere within one.
             let whole = !link
                 .law
-                .given
+                .given()
                 .iter()
                 .any(|(name, _)| name == "queue_in_bytes");
             let rounding = if whole { 0.5 / largest } else { 0.0 };
@@ -182,7 +179,7 @@ fn no_law_holds_time_up() {
                     rate: Rate::from_bps(1_000_000_000),
                     packet: Bytes(1000),
                     buffer_pkts: 12_500.0,
-                    law: LawChoice::of(spec, Vec::new()),
+                    law: LawChoice::of(spec, Vec::new()).unwrap(),
                 }],
                 classes: vec![class],
                 changes: Vec::new(),

@@ -32,7 +32,7 @@ use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::resource::{setrlimit, Resource};
 use nix::unistd::{chdir, chroot};
 
-use clock::Clock;
+use clock::GuestClock;
 use hosts::{Hosts, Place, Ready};
 use kernels::Kernels;
 use network::{groups, Group, Tools};
@@ -42,7 +42,7 @@ use syscalls::{Purpose, Syscalls};
 use tap::Tap;
 
 use crate::limits::{ETHERNET_BYTES, MOST_FLOWS};
-use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
+use crate::record::{RunRecord, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
 
@@ -60,9 +60,9 @@ const BURST_PKTS: u64 = 2;
 pub fn init() -> ! {
     let made = catch_unwind(|| {
         let folder = boot()?;
-        let outcome = run(&folder).unwrap_or_else(|error| Outcome {
+        let outcome = run(&folder).unwrap_or_else(|error| RunRecord {
             failure: error.to_string(),
-            ..Outcome::default()
+            ..RunRecord::default()
         });
         let json = serde_json::to_vec(&outcome)?;
         fs::write(folder.join(OUTCOME), json)
@@ -123,7 +123,7 @@ fn boot() -> io::Result<PathBuf> {
     Ok(PathBuf::from(RUN))
 }
 
-fn run(folder: &Path) -> io::Result<Outcome> {
+fn run(folder: &Path) -> io::Result<RunRecord> {
     let orders: Orders = serde_json::from_slice(&fs::read(folder.join("orders.json"))?)?;
     let contents = |number: usize| fs::read(folder.join(number.to_string())).unwrap_or_default();
     let (scenario, law) = orders
@@ -149,11 +149,11 @@ fn run(folder: &Path) -> io::Result<Outcome> {
     let bottleneck = match &orders.qdisc {
         Some(qdisc) => {
             let queue = kernels_queue(qdisc, &scenario, &tools, traffic)?;
-            Bottleneck::Kernels(Box::new(queue))
+            GuestBottleneck::Kernels(Box::new(queue))
         }
         None => {
             let queue = our_queue(&scenario, &law, orders.seed, &tools, traffic)?;
-            Bottleneck::Ours(Box::new(queue))
+            GuestBottleneck::Ours(Box::new(queue))
         }
     };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -172,7 +172,7 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         tools: &tools,
         folder,
         epoll: &epoll,
-        clock: Clock::start()?,
+        clock: GuestClock::start()?,
         bottleneck,
         syscalls: Syscalls::new(orders.several_calls),
         events: 0,
@@ -191,7 +191,7 @@ fn run(folder: &Path) -> io::Result<Outcome> {
 }
 
 /// The queue under test.
-enum Bottleneck {
+enum GuestBottleneck {
     Ours(Box<Ours>),
     Kernels(Box<Kernels>),
 }
@@ -311,8 +311,8 @@ struct Run<'a> {
     tools: &'a Tools,
     folder: &'a Path,
     epoll: &'a Epoll,
-    clock: Clock,
-    bottleneck: Bottleneck,
+    clock: GuestClock,
+    bottleneck: GuestBottleneck,
     syscalls: Syscalls,
     /// How many events the last wait has had.
     events: usize,
@@ -327,23 +327,23 @@ impl Run<'_> {
     }
 
     /// Runs to the end of the scenario.
-    fn drive(mut self, mut hosts: Hosts) -> io::Result<Outcome> {
+    fn drive(mut self, mut hosts: Hosts) -> io::Result<RunRecord> {
         let scenario = self.scenario;
         self.watch(self.clock.timer(), Ready::Timer)?;
         match &self.bottleneck {
-            Bottleneck::Ours(ours) => {
+            GuestBottleneck::Ours(ours) => {
                 self.watch(ours.device(), Ready::Bottleneck)?;
                 hosts.outcome.probes = ours.probes();
             }
-            Bottleneck::Kernels(_) => {}
+            GuestBottleneck::Kernels(_) => {}
         }
         if scenario.windows {
             hosts.outcome.probes.push("in_flight_pkts".to_owned());
         }
         let end = Time::ZERO + scenario.duration;
         let over = match self.bottleneck {
-            Bottleneck::Ours(_) => end,
-            Bottleneck::Kernels(_) => end + DRAIN,
+            GuestBottleneck::Ours(_) => end,
+            GuestBottleneck::Kernels(_) => end + DRAIN,
         };
         let every = goodput_every(scenario);
         let (window_start, window_end) = scenario.measure;
@@ -364,11 +364,11 @@ impl Run<'_> {
                 hosts.begin_window();
             }
             hosts.advance(now, |number| self.change(now, number))?;
-            if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+            if let GuestBottleneck::Ours(ours) = &mut self.bottleneck {
                 ours.advance(now, &mut self.packets, &mut self.syscalls)?;
             }
             while arrivals {
-                if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                if let GuestBottleneck::Ours(ours) = &mut self.bottleneck {
                     ours.ask(&mut self.syscalls);
                 }
                 arrivals = self.settle(now, &mut hosts)?;
@@ -398,7 +398,7 @@ impl Run<'_> {
             if next_sample <= end {
                 due = due.min(next_sample);
             }
-            if let Bottleneck::Ours(ours) = &self.bottleneck {
+            if let GuestBottleneck::Ours(ours) = &self.bottleneck {
                 due = due.min(ours.due());
             }
             self.syscalls.wait(&self.epoll.0, &mut self.clock, due);
@@ -418,7 +418,7 @@ impl Run<'_> {
                 }
             }
         }
-        if let Bottleneck::Kernels(kernels) = &mut self.bottleneck {
+        if let GuestBottleneck::Kernels(kernels) = &mut self.bottleneck {
             kernels.fetch(&self.clock, &mut self.packets)?;
             kernels.finish(&mut self.packets)?;
         }
@@ -436,10 +436,10 @@ impl Run<'_> {
             for (purpose, given) in self.syscalls.make()? {
                 match (purpose, &mut self.bottleneck) {
                     (Purpose::Discard(number), _) => hosts.received(now, number, &given),
-                    (Purpose::HandOn(slot, memory), Bottleneck::Ours(ours)) => {
+                    (Purpose::HandOn(slot, memory), GuestBottleneck::Ours(ours)) => {
                         ours.handed_on(slot, memory, &given)?;
                     }
-                    (Purpose::Fetch(slot, memory), Bottleneck::Ours(ours)) => {
+                    (Purpose::Fetch(slot, memory), GuestBottleneck::Ours(ours)) => {
                         let packet = (slot, memory);
                         more = ours.fetched(now, packet, &given, &mut self.packets)?;
                         none_left = !more;
@@ -454,7 +454,7 @@ impl Run<'_> {
                     (Purpose::Fill | Purpose::HandOn(..) | Purpose::Fetch(..), _) => {}
                 }
             }
-            if let (Bottleneck::Ours(ours), true) = (&mut self.bottleneck, none_left) {
+            if let (GuestBottleneck::Ours(ours), true) = (&mut self.bottleneck, none_left) {
                 // Nothing else was asked for behind it.
                 for (slot, memory) in self.syscalls.take_back() {
                     ours.unused(slot, memory);
@@ -466,8 +466,8 @@ impl Run<'_> {
 
     fn sample(&mut self, hosts: &Hosts) -> io::Result<()> {
         let mut row: SampleRow = match &mut self.bottleneck {
-            Bottleneck::Ours(ours) => ours.sample(),
-            Bottleneck::Kernels(kernels) => {
+            GuestBottleneck::Ours(ours) => ours.sample(),
+            GuestBottleneck::Kernels(kernels) => {
                 kernels.fetch(&self.clock, &mut self.packets)?;
                 kernels.sample()?
             }
@@ -495,8 +495,8 @@ impl Run<'_> {
             LinkSetting::Rate(rate) => {
                 self.rate = rate;
                 match &mut self.bottleneck {
-                    Bottleneck::Ours(ours) => ours.set_rate(now, rate),
-                    Bottleneck::Kernels(kernels) => kernels.set_rate(rate),
+                    GuestBottleneck::Ours(ours) => ours.set_rate(now, rate),
+                    GuestBottleneck::Kernels(kernels) => kernels.set_rate(rate),
                 }
                 if let Some(qdisc) = &self.qdisc {
                     let mut change = shaper(qdisc, "change", rate, self.scenario);
@@ -508,7 +508,7 @@ impl Run<'_> {
                 }
             }
             LinkSetting::Buffer(buffer) => {
-                if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                if let GuestBottleneck::Ours(ours) = &mut self.bottleneck {
                     ours.set_buffer(buffer);
                 }
                 if self.qdisc.is_some() {

@@ -23,7 +23,7 @@ use forebay_units::{Buffer, Bytes};
 
 pub use limits::check;
 pub use orders::{Orders, Qdisc};
-pub use record::Outcome;
+pub use record::RunRecord;
 pub use trace::trace;
 
 /// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest

@@ -106,7 +106,7 @@ pub(crate) fn u64_at(row: &[u8], at: usize) -> u64 {
 
 /// The rest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunRecord {
     /// `uname -r` of the guest.
     pub kernel: String,
     /// Why it ended early, or what it could not do; empty where it did all.

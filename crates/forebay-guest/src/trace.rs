@@ -12,7 +12,7 @@ use forebay_units::cast::whole_usize;
 use forebay_units::{Rate, Span, Time};
 
 use crate::capture;
-use crate::record::{u32_at, u64_at, Fate, Outcome, PacketRow, OUTCOME, PACKETS, SAMPLES};
+use crate::record::{u32_at, u64_at, Fate, PacketRow, RunRecord, OUTCOME, PACKETS, SAMPLES};
 
 /// A packet of a queue that never holds one: for the names of its classes.
 #[derive(Clone, Copy)]
@@ -46,11 +46,11 @@ pub fn trace(
     seed: u64,
     ours: bool,
     folder: &Path,
-) -> Result<(Trace, Outcome), String> {
+) -> Result<(Trace, RunRecord), String> {
     let read = |name: &str| {
         fs::read(folder.join(name)).map_err(|error| format!("the guest left no {name}: {error}"))
     };
-    let outcome = serde_json::from_slice::<Outcome>(&read(OUTCOME)?)
+    let outcome = serde_json::from_slice::<RunRecord>(&read(OUTCOME)?)
         .map_err(|error| format!("the guest's {OUTCOME}: {error}"))?;
     if !outcome.failure.is_empty() {
         return Err(outcome.failure);
@@ -182,7 +182,7 @@ fn replay(
     recorder: &mut Recorder,
     packets: Vec<PacketRow>,
     samples: &[u8],
-    outcome: &Outcome,
+    outcome: &RunRecord,
 ) {
     let mut events: Vec<(Time, Event)> = Vec::with_capacity(2 * packets.len());
     for change in &scenario.changes {
@@ -265,7 +265,7 @@ fn interned(name: &str) -> &'static str {
 
 fn goodput(
     scenario: &Scenario,
-    outcome: &Outcome,
+    outcome: &RunRecord,
     packets: &[PacketRow],
 ) -> forebay_trace::Goodput {
     let every = goodput_every(scenario);
@@ -302,7 +302,7 @@ pub fn goodput_every(scenario: &Scenario) -> u64 {
     GoodputRecorder::every(scenario.duration.as_nanos() / scenario.sample.as_nanos())
 }
 
-fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &Outcome) {
+fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &RunRecord) {
     let traffic = &scenario.traffic[of.traffic as usize];
     let (sent, resent) = outcome.sent[of.traffic as usize];
     let rtts = &traffic.rtts;

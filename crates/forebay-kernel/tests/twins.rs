@@ -69,12 +69,13 @@ impl Lockstep {
         site: &Site,
         found: Arc<Mutex<Found>>,
     ) -> Result<Lockstep, ParamError> {
-        let twin = spec.twin(given, site)?.expect("a twin");
+        let law = spec.read(given)?;
+        let twin = law.twin(site)?.expect("a twin");
         let kernel = HostLaw::new(spec.kind, &twin).unwrap_or_else(|error| panic!("{error}"));
-        let values = spec.resolve(given)?;
+        let values = law.values();
         let in_bytes = values.contains(&("queue_in_bytes", Value::Flag(true)));
         Ok(Lockstep {
-            rust: spec.build(given, site, 1)?,
+            rust: law.build(site, 1)?,
             kernel,
             in_bytes,
             packet: site.packet.0,
@@ -270,7 +271,7 @@ fn every_law_with_a_twin_has_a_header() {
         ..site(15_000_000)
     };
     let mut with: Vec<_> = (LAWS.iter())
-        .filter(|law| law.twin(&[], &roomy).unwrap().is_some())
+        .filter(|law| law.read(&[]).unwrap().twin(&roomy).unwrap().is_some())
         .map(|law| law.kind)
         .collect();
     with.sort_unstable();
@@ -343,7 +344,8 @@ fn settings(spec: &LawSpec, flags: u32) -> Vec<(String, Value)> {
 fn a_header_refuses_what_it_cannot() {
     let red = laws::find("red").expect("a law of the registry");
     let given = [("mark_above".to_owned(), Value::Flag(true))];
-    let error = red.twin(&given, &site(10_000_000)).expect_err("refused");
+    let law = red.read(&given).expect("read");
+    let error = law.twin(&site(10_000_000)).expect_err("refused");
     assert_eq!(error.key, "mark_above");
 }
 
@@ -351,7 +353,12 @@ fn a_header_refuses_what_it_cannot() {
 #[test]
 fn a_large_segment_is_averaged_as_its_packets() {
     let twin = (LAWS.iter().find(|spec| spec.kind == "pi-avg"))
-        .and_then(|spec| spec.twin(&[], &site(15_000_000)).expect("allowed"))
+        .and_then(|spec| {
+            spec.read(&[])
+                .expect("read")
+                .twin(&site(15_000_000))
+                .expect("allowed")
+        })
         .expect("a twin");
     let packet = |segments| Packet {
         bytes: 1000 * segments,

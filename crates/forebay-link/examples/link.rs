@@ -24,7 +24,8 @@ fn main() {
         law: LawChoice::of(
             laws::find("pi").expect("PI is a law"),
             vec![("target".into(), Value::Text("50p".into()))],
-        ),
+        )
+        .expect("50 packets are a set-point"),
     };
     let settings = Settings {
         up: direction.clone(),

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_packets::CaptureWriter;
 use forebay_units::Time;
 
-use crate::direction::Counts;
+use crate::direction::DirectionCounts;
 use crate::due::Due;
 use crate::namespace::End;
 use crate::offload;
@@ -56,8 +56,8 @@ impl Capture {
         now: Time,
         pool: &Pool,
         slot: u32,
-        before: &Counts,
-        after: &Counts,
+        before: &DirectionCounts,
+        after: &DirectionCounts,
     ) {
         let segments = pool.slot(slot).segments();
         let dropped = [
@@ -131,8 +131,8 @@ mod tests {
         let slot = pool.take().unwrap();
         pool.memory(slot)[PREFIX_BYTES] = 0x45;
         pool.fill(slot, 100, None);
-        let before = Counts::default();
-        let after = Counts {
+        let before = DirectionCounts::default();
+        let after = DirectionCounts {
             early_drops: 1,
             ..before
         };

@@ -18,7 +18,7 @@ use nix::libc;
 use nix::sched::{setns, CloneFlags};
 
 use crate::flows::LEAST_BYTES;
-use crate::namespace::{End, Network};
+use crate::namespace::{End, NamespaceNetwork};
 use crate::netlink::Netlink;
 
 /// Time between two looks: a socket that is open for less may be missed.
@@ -35,7 +35,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn start(network: &Network) -> Watch {
+    pub fn start(network: &NamespaceNetwork) -> Watch {
         let ends = End::BOTH.map(|end| network.host(end).namespace.try_clone());
         let (stop, stopped) = channel();
         let thread = thread::spawn(move || {

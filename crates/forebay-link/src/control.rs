@@ -24,7 +24,7 @@ use forebay_units::{ParamError, ParamType, Rate, Value};
 use nix::sys::stat::{umask, Mode};
 
 use crate::connections::{self, MOST_CONNECTIONS};
-use crate::live::{Change, Shared};
+use crate::live::{LiveChange, Shared};
 use crate::prometheus;
 use crate::settings::{DirectionSettings, Settings};
 
@@ -87,7 +87,7 @@ impl Control {
         self,
         settings: &Settings,
         shared: Shared,
-        changes: Sender<Change>,
+        changes: Sender<LiveChange>,
     ) -> io::Result<()> {
         let hand = Mutex::new(Hand {
             ways: [settings.up.clone(), settings.down.clone()],
@@ -149,7 +149,7 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
 struct Hand {
     ways: [DirectionSettings; 2],
     mtu: u32,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
 }
 
 impl Hand {
@@ -188,13 +188,12 @@ impl Hand {
                     let spec = law_named(text)
                         .map_err(|allowed| ParamError::new("law", format!("{text:?}"), allowed))?;
                     if spec.kind != next.law.spec.kind {
-                        next.law = LawChoice::of(spec, Vec::new());
+                        next.law = LawChoice::of(spec, Vec::new())?;
                     }
                     moved = true;
                 }
                 _ => {
-                    next.law.given.retain(|(name, _)| name != key);
-                    next.law.given.push((key.to_owned(), value));
+                    next.law = next.law.with(key, value)?;
                     moved = true;
                 }
             }
@@ -202,10 +201,10 @@ impl Hand {
         next.law.check(&next.site(self.mtu))?;
         // Who reads them has ended with the run.
         if let Some(rate) = rate {
-            let _ = self.changes.send(Change::Rate(way, rate));
+            let _ = self.changes.send(LiveChange::Rate(way, rate));
         }
         if moved {
-            let _ = self.changes.send(Change::Law(way, next.law.clone()));
+            let _ = self.changes.send(LiveChange::Law(way, next.law.clone()));
         }
         self.ways[way] = next;
         Ok(if rate.is_some() || moved {
@@ -218,7 +217,7 @@ impl Hand {
     /// The law with every parameter, and the rate.
     fn show(&self, way: usize) -> Result<String, ParamError> {
         let way = &self.ways[way];
-        let params = way.law.spec.resolve(&way.law.given)?;
+        let params = way.law.law().values();
         let words = params
             .iter()
             .map(|(name, value)| format!(" {name}={}", plain(value)));
@@ -246,7 +245,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::{channel, Receiver};
 
-    fn hand() -> (Hand, Receiver<Change>) {
+    fn hand() -> (Hand, Receiver<LiveChange>) {
         let text = |key: &str, text: &str| (key.to_owned(), Value::Text(text.to_owned()));
         let given = [
             text("rate", "10Mbit/s"),
@@ -283,11 +282,11 @@ mod tests {
                 .unwrap(),
             OK
         );
-        let Change::Rate(1, rate) = asked.recv().unwrap() else {
+        let LiveChange::Rate(1, rate) = asked.recv().unwrap() else {
             panic!("no rate for down")
         };
         assert_eq!(rate, Rate::from_bps(20_000_000));
-        let Change::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
             panic!("no law for down")
         };
         assert!(matches!(law.set_point(), Some(SetPoint::Delay(_))));
@@ -297,11 +296,11 @@ mod tests {
             .contains(" target=30ms a=0.0001 "));
         // Another law has its own defaults.
         assert_eq!(hand.obey("down law=red max_p=0.02").unwrap(), OK);
-        let Change::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
             panic!("no law for down")
         };
         assert_eq!(
-            (law.spec.kind, law.given.len()),
+            (law.spec.kind, law.given().len()),
             (find("red").unwrap().kind, 1)
         );
         assert!(asked.try_recv().is_err());

@@ -32,7 +32,7 @@ struct Lane {
 
 /// Totals since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DirectionCounts {
     pub arrived_packets: u64,
     pub sent_packets: u64,
     pub sent_bytes: u64,
@@ -75,7 +75,7 @@ impl Direction {
         rng: Rng,
     ) -> Direction {
         let given_up = GivenUp {
-            counts: Counts::default(),
+            counts: DirectionCounts::default(),
             classes: Classes::of(discipline.classes()),
             given_up: Vec::new(),
         };
@@ -116,7 +116,7 @@ impl Direction {
         self.capture.take()
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &DirectionCounts {
         &self.bottleneck.record.sink.counts
     }
 
@@ -128,7 +128,7 @@ impl Direction {
         &mut self.bottleneck.record.sink.classes
     }
 
-    fn counts_mut(&mut self) -> &mut Counts {
+    fn counts_mut(&mut self) -> &mut DirectionCounts {
         &mut self.bottleneck.record.sink.counts
     }
 
@@ -376,7 +376,7 @@ pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
 /// `error` of `law`, which `option` has chosen.
 fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamError {
     let declared = law.spec.params.iter().any(|it| it.name == error.key);
-    if declared && !law.given.iter().any(|(name, _)| *name == error.key) {
+    if declared && !law.given().iter().any(|(name, _)| *name == error.key) {
         error.found += ", its default";
     }
     error.key = format!("{option} {}: {}", law.spec.kind, error.key);
@@ -423,7 +423,7 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
 
 /// Counts the packets that the discipline drops or marks, and keeps those dropped.
 struct GivenUp {
-    counts: Counts,
+    counts: DirectionCounts,
     classes: Classes,
     given_up: Vec<(Time, Segment, Drop)>,
 }
@@ -474,7 +474,7 @@ mod tests {
     }
 
     fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
-        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec());
+        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap();
         let fifo = queue(&choice, 1);
         let record = RecorderSettings {
             interval: Span::from_millis(10),
@@ -621,7 +621,7 @@ mod tests {
         }
         let gains = [("a", 3e-4), ("b", 2e-4)].map(|(name, it)| (name.into(), Value::Number(it)));
         let target = [("target".into(), Value::Text("20p".into()))];
-        let pi = LawChoice::of(find("pi").unwrap(), [&gains[..], &target].concat());
+        let pi = LawChoice::of(find("pi").unwrap(), [&gains[..], &target].concat()).unwrap();
         link.set_discipline(minute, queue(&pi, 2), &mut pool);
         link.set_rate(minute, Rate::from_bps(24_000_000));
         assert_eq!(link.len_packets(), 49);
@@ -691,7 +691,7 @@ mod tests {
         ];
         let target = |at: &str| [&given[..], &[("target".into(), Value::Text(at.into()))]].concat();
         let choice = |kind: &str, given: &[(String, Value)]| {
-            LawChoice::of(find(kind).unwrap(), given.to_vec())
+            LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap()
         };
         let (before, after) = (choice("pi", &target("5p")), choice("pi", &target("20p")));
         assert_eq!(

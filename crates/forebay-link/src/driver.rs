@@ -22,11 +22,11 @@ use nix::sys::time::TimeValLike;
 use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::congestion;
-use crate::direction::{self, Counts, Direction};
+use crate::direction::{self, Direction, DirectionCounts};
 use crate::error::{doing, Error};
 use crate::lateness::{void, Lateness, Losses, Rate};
-use crate::live::{Change, Now, Picture, Shared};
-use crate::namespace::Network;
+use crate::live::{LiveChange, Now, Picture, Shared};
+use crate::namespace::NamespaceNetwork;
 use crate::pool::Pool;
 use crate::process::{sent_by_a_process, Ended, Running, FORWARDED};
 use crate::queue_capture::QueueCapture;
@@ -60,7 +60,7 @@ const MOST_SHOWN: usize = 8;
 #[derive(Default)]
 pub struct Watchers {
     pub picture: Option<Shared>,
-    pub changes: Option<Receiver<Change>>,
+    pub changes: Option<Receiver<LiveChange>>,
     /// The run ends when this becomes readable or is closed.
     pub stop: Option<OwnedFd>,
     /// Called when the commands have been started: the first moment at which there may be
@@ -89,7 +89,7 @@ const NAMES: [&str; 2] = ["up", "down"];
 pub struct Observed {
     pub trace: Trace,
     pub metrics: Metrics,
-    pub counts: Counts,
+    pub counts: DirectionCounts,
     pub achieved_bps: f64,
     pub asked_bps: f64,
     /// TCP flows that carried data, by the congestion control of their sender.
@@ -108,7 +108,7 @@ pub struct Outcome {
     /// Up, then down.
     pub ways: [Observed; 2],
     /// Changes that a watcher made, with their times.
-    pub changes: Vec<(Time, Change)>,
+    pub changes: Vec<(Time, LiveChange)>,
     pub lateness: Lateness,
     pub losses: Losses,
     /// Why the run is void; empty where it is sound.
@@ -150,7 +150,7 @@ impl std::ops::Drop for Signals {
 struct Driver<'a> {
     clock: Clock,
     settings: &'a Settings,
-    network: &'a Network,
+    network: &'a NamespaceNetwork,
     /// Up, then down.
     ways: [Direction; 2],
     pool: Pool,
@@ -161,7 +161,7 @@ struct Driver<'a> {
     looked: Time,
     rates: [Rate; 2],
     losses: Losses,
-    changes: Vec<(Time, Change)>,
+    changes: Vec<(Time, LiveChange)>,
     capture: Option<Capture>,
     coarse: bool,
     may_spin: bool,
@@ -173,7 +173,7 @@ struct Driver<'a> {
 /// A law that does not fit the queue; a device that fails.
 pub fn run(
     settings: &Settings,
-    network: &mut Network,
+    network: &mut NamespaceNetwork,
     signals: &Signals,
     mut command: Option<Running>,
     mut server: Option<Running>,
@@ -260,7 +260,7 @@ fn observed(
     settings: &Settings,
     end: Time,
     ways: [Direction; 2],
-    changes: &[(Time, Change)],
+    changes: &[(Time, LiveChange)],
     rates: [Rate; 2],
     mut congestion_controls: congestion::Seen,
 ) -> [Observed; 2] {
@@ -275,9 +275,11 @@ fn observed(
         let tcp_flows = way.flows.with_tcp_data();
         // QACD has no meaning where the set-point moved.
         let moved = changes.iter().any(|(_, it)| match (it, asked) {
-            (Change::Law(of, law), Some((was, _))) => *of == index && law.set_point() != Some(was),
+            (LiveChange::Law(of, law), Some((was, _))) => {
+                *of == index && law.set_point() != Some(was)
+            }
             // In packets a delay moves with the rate.
-            (Change::Rate(of, _), Some((SetPoint::Delay(_), _))) => *of == index,
+            (LiveChange::Rate(of, _), Some((SetPoint::Delay(_), _))) => *of == index,
             _ => false,
         });
         let target_pkts = asked.filter(|_| !moved).map(|(_, pkts)| pkts);
@@ -501,13 +503,13 @@ impl Driver<'_> {
         while let Ok(change) = watchers.changes.as_ref()?.try_recv() {
             let now = self.clock.now();
             match &change {
-                Change::Stop(signal) => return Some(*signal),
-                Change::Rate(way, rate) => {
+                LiveChange::Stop(signal) => return Some(*signal),
+                LiveChange::Rate(way, rate) => {
                     let way = &mut self.ways[*way];
                     way.advance(now, &mut self.pool);
                     way.set_rate(now, *rate);
                 }
-                Change::Law(way, law) => {
+                LiveChange::Law(way, law) => {
                     let mut asked = [&self.settings.up, &self.settings.down][*way].clone();
                     let way = &mut self.ways[*way];
                     asked.law = law.clone();
@@ -541,7 +543,7 @@ impl Driver<'_> {
         let packet = Bytes(u64::from(self.settings.mtu));
         let mut ways = self.ways.each_mut().map(|way| show(way, packet));
         for (_, change) in &self.changes {
-            if let Change::Rate(way, _) | Change::Law(way, _) = change {
+            if let LiveChange::Rate(way, _) | LiveChange::Law(way, _) = change {
                 ways[*way].changed = true;
             }
         }
@@ -658,7 +660,7 @@ impl Polled {
     const STOP: usize = 5;
 
     fn new(
-        network: &Network,
+        network: &NamespaceNetwork,
         signals: &Signals,
         running: &[&mut Option<Running>; 2],
         watchers: &Watchers,

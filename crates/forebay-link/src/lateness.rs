@@ -20,13 +20,13 @@ pub struct Lateness {
 pub struct Rate {
     last: Option<(Time, Time)>,
     /// The busy period under way.
-    period: Sent,
+    period: SentPackets,
     /// All periods before it that were long enough.
-    total: Sent,
+    total: SentPackets,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct SentPackets {
     bits: u64,
     took_ns: i64,
     planned_ns: i64,
@@ -96,18 +96,18 @@ impl Rate {
             }
             _ => {
                 self.total = self.all();
-                self.period = Sent::default();
+                self.period = SentPackets::default();
             }
         }
         self.last = Some((now, due.at));
     }
 
-    fn all(&self) -> Sent {
+    fn all(&self) -> SentPackets {
         let (total, period) = (self.total, self.period);
         if period.planned_ns < LEAST_PERIOD_NS {
             return total;
         }
-        Sent {
+        SentPackets {
             bits: total.bits + period.bits,
             took_ns: total.took_ns + period.took_ns,
             planned_ns: total.planned_ns + period.planned_ns,

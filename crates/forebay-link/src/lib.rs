@@ -60,7 +60,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use driver::Signals;
-use namespace::Network;
+use namespace::NamespaceNetwork;
 use nix::unistd::Pid;
 use process::{Adopted, Foreground, Running};
 use real_time::RealTime;
@@ -98,7 +98,7 @@ struct RunningPrograms {
 }
 
 impl RunningPrograms {
-    fn start(number: u8, programs: &Programs, network: &Network) -> Result<Self, Error> {
+    fn start(number: u8, programs: &Programs, network: &NamespaceNetwork) -> Result<Self, Error> {
         let at = programs.server_at;
         let addresses = [("SERVER", at), ("CLIENT", at.other())].map(|(name, end)| {
             let address = end.host_v4(number).to_string();
@@ -168,7 +168,7 @@ pub fn run(
     let mut real_time = RealTime::take();
     let hosts = commands.programs.iter().map(|it| &it.sysctls[..]);
     let hosts: Vec<&[Sysctl]> = hosts.take(MOST_HOSTS.into()).collect();
-    let mut network = Network::new(
+    let mut network = NamespaceNetwork::new(
         settings.device,
         settings.mtu,
         settings.super_packets,

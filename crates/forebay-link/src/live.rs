@@ -7,7 +7,7 @@ use forebay_units::{Rate, Time};
 use nix::sys::signal::Signal;
 
 use crate::classes::ClassNow;
-use crate::direction::Counts;
+use crate::direction::DirectionCounts;
 use forebay_packets::ip::Flow;
 
 /// One direction, as it is now.
@@ -24,7 +24,7 @@ pub struct Now {
     pub queue_bytes: u64,
     /// The law's inner values.
     pub probes: Vec<(&'static str, f64)>,
-    pub counts: Counts,
+    pub counts: DirectionCounts,
     /// Of the queuing delay since the last picture, in s: 50th, 95th and 99th percentile.
     pub delay_s: [f64; 3],
     /// Empty where the discipline tells none apart.
@@ -45,7 +45,7 @@ pub struct Picture {
 
 /// A change to one direction: 0 is up, 1 is down.
 #[derive(Clone)]
-pub enum Change {
+pub enum LiveChange {
     Rate(usize, Rate),
     Law(usize, LawChoice),
     /// End the run: the command gets this signal and a moment to end; on a second request it is killed.

@@ -86,7 +86,7 @@ pub struct Host {
 }
 
 /// Both ends.
-pub struct Network {
+pub struct NamespaceNetwork {
     pub client: Host,
     pub server: Host,
     /// Whether there is IPv6 on the link.
@@ -107,7 +107,7 @@ fn go_to(namespace: BorrowedFd) -> Result<(), Error> {
     setns(namespace, CloneFlags::CLONE_NEWNET).map_err(doing("entering a network namespace"))
 }
 
-impl Network {
+impl NamespaceNetwork {
     /// Makes both namespaces, and behind each as many hosts as `hosts` has settings for. The
     /// process must have one thread; it is then in a user namespace of its own, unless it may make
     /// network namespaces without.
@@ -119,7 +119,7 @@ impl Network {
         mtu: u32,
         super_packets: bool,
         hosts: &[&[Sysctl]],
-    ) -> Result<Network, Error> {
+    ) -> Result<NamespaceNetwork, Error> {
         let former = here()?;
         // With only some of them, as in some containers, the set-up would stop half-way.
         let may = NEEDED
@@ -171,7 +171,7 @@ impl Network {
         };
         let client = host(End::Client)?;
         let server = host(End::Server)?;
-        Ok(Network {
+        Ok(NamespaceNetwork {
             client,
             server,
             ipv6,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_aqm::laws::LAWS;
 use forebay_scenario::LawChoice;
 use forebay_units::cast::{whole_u32, whole_u64};
-use forebay_units::{Rate, SetPoint, Span, Time, Value};
+use forebay_units::{ParamError, Rate, SetPoint, Span, Time, Value};
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -22,7 +22,7 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::Frame;
 
 use crate::classes::ClassNow;
-use crate::live::{Change, Now, Picture, Shared};
+use crate::live::{LiveChange, Now, Picture, Shared};
 use crate::settings::{DirectionSettings, Settings};
 use forebay_packets::ip::{Flow, TCP, UDP};
 
@@ -43,7 +43,7 @@ struct View {
     /// Which direction is shown.
     way: usize,
     pictures: VecDeque<Picture>,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
     note: String,
 }
 
@@ -55,7 +55,7 @@ struct View {
 pub fn start(
     settings: &Settings,
     shared: Shared,
-    changes: Sender<Change>,
+    changes: Sender<LiveChange>,
 ) -> io::Result<JoinHandle<()>> {
     let mut view = View {
         ways: [settings.up.clone(), settings.down.clone()],
@@ -191,7 +191,7 @@ impl View {
 
     fn end(&mut self, signal: Signal) {
         self.note = format!("{signal} to the command; again: kill it");
-        let _ = self.changes.send(Change::Stop(signal));
+        let _ = self.changes.send(LiveChange::Stop(signal));
     }
 
     fn scale_rate(&mut self, factor: f64) {
@@ -199,7 +199,7 @@ impl View {
         let rate = rounded(rate.clamp(1e3, 1e11));
         self.ways[self.way].capacity.set_rate(rate);
         self.note = format!("{}: {rate}", WAYS[self.way]);
-        let _ = self.changes.send(Change::Rate(self.way, rate));
+        let _ = self.changes.send(LiveChange::Rate(self.way, rate));
     }
 
     fn scale_target(&mut self, factor: f64) {
@@ -223,9 +223,8 @@ impl View {
                 SetPoint::Delay(Span::from_nanos(whole_u64(scaled.max(1e3))))
             }
         };
-        let mut law = self.ways[self.way].law.clone();
-        give_set_point(&mut law, key, wanted);
-        if !self.request_law(law) {
+        let law = at_set_point(&self.ways[self.way].law, key, wanted);
+        if !law.is_ok_and(|law| self.request_law(law)) {
             self.note = format!("{wanted} does not fit the buffer");
         }
     }
@@ -238,19 +237,17 @@ impl View {
         let before = current.set_point_param();
         for step in 1..LAWS.len() {
             let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
-            let mut law = self.given[self.way].clone();
-            if law.spec.kind != spec.kind {
-                law = LawChoice {
-                    queue: law.queue,
-                    ..LawChoice::of(spec, Vec::new())
-                };
-            }
+            let first = &self.given[self.way];
+            let mut law = match first.spec.kind == spec.kind {
+                true => Ok(first.clone()),
+                false => LawChoice::in_queue(spec, Vec::new(), first.queue.clone()),
+            };
             // One that is a delay alone means something else by it.
             let takes = spec.set_point().filter(|param| param.unit == "p");
             if let (Some((_, set_point)), Some(param)) = (before, takes) {
-                give_set_point(&mut law, param.name, set_point);
+                law = law.and_then(|law| at_set_point(&law, param.name, set_point));
             }
-            if self.request_law(law) {
+            if law.is_ok_and(|law| self.request_law(law)) {
                 return;
             }
         }
@@ -264,7 +261,7 @@ impl View {
         let (kind, set) = (law.spec.kind, law.in_words());
         self.note = format!("{}: {kind} ({set})", WAYS[self.way]);
         way.law = law.clone();
-        let _ = self.changes.send(Change::Law(self.way, law));
+        let _ = self.changes.send(LiveChange::Law(self.way, law));
         true
     }
 
@@ -460,10 +457,8 @@ fn rounded(bps: f64) -> Rate {
     Rate::from_bps(whole_u64(three_digits(bps)))
 }
 
-fn give_set_point(law: &mut LawChoice, key: &str, set_point: SetPoint) {
-    law.given.retain(|(name, _)| name != key);
-    let value = Value::Text(set_point.to_string());
-    law.given.push((key.to_owned(), value));
+fn at_set_point(law: &LawChoice, key: &str, at: SetPoint) -> Result<LawChoice, ParamError> {
+    law.with(key, Value::Text(at.to_string()))
 }
 
 fn flows(frame: &mut Frame, area: Rect, now: &Now) {
@@ -503,7 +498,7 @@ mod tests {
     use ratatui::Terminal;
     use std::sync::mpsc::{channel, Receiver};
 
-    fn view() -> (View, Receiver<Change>) {
+    fn view() -> (View, Receiver<LiveChange>) {
         let text = |text: &str| Value::Text(text.into());
         let target = vec![("target".to_owned(), text("20p"))];
         let given = [
@@ -611,19 +606,19 @@ mod tests {
         let (mut view, asked) = view();
         view.press(KeyCode::Up, false);
         assert!(
-            matches!(asked.try_recv(), Ok(Change::Rate(0, rate)) if rate.as_bps() == 11_000_000)
+            matches!(asked.try_recv(), Ok(LiveChange::Rate(0, rate)) if rate.as_bps() == 11_000_000)
         );
         assert!(matches!(&view.ways[0].capacity, Capacity::Constant(_)));
         view.press(KeyCode::Tab, false);
         view.press(KeyCode::Right, false);
-        let Ok(Change::Law(1, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(1, law)) = asked.try_recv() else {
             panic!("no change of the set-point")
         };
         assert_eq!(law.set_point(), Some(SetPoint::Packets(22.0)));
         let mut kinds = vec![];
         for _ in 0..LAWS.len() {
             view.press(KeyCode::Char('l'), false);
-            if let Ok(Change::Law(1, law)) = asked.try_recv() {
+            if let Ok(LiveChange::Law(1, law)) = asked.try_recv() {
                 kinds.push(law.spec.kind);
             }
         }
@@ -633,7 +628,7 @@ mod tests {
         );
         for (key, control, signal) in [('q', false, Signal::SIGTERM), ('c', true, Signal::SIGINT)] {
             view.press(KeyCode::Char(key), control);
-            assert!(matches!(asked.try_recv(), Ok(Change::Stop(it)) if it == signal));
+            assert!(matches!(asked.try_recv(), Ok(LiveChange::Stop(it)) if it == signal));
         }
     }
 
@@ -641,9 +636,9 @@ mod tests {
     #[test]
     fn the_set_point_is_the_one_of_the_law() {
         let (mut view, asked) = view();
-        view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new());
+        view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new()).unwrap();
         view.press(KeyCode::Right, false);
-        let Ok(Change::Law(0, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, law)) = asked.try_recv() else {
             panic!("no change of the set-point: {}", view.note)
         };
         let longer = SetPoint::Delay(Span::from_micros(5500));
@@ -651,12 +646,12 @@ mod tests {
         assert_eq!(law.in_words(), "target_delay=5.5ms, rest default");
         // A law that can hold a delay takes it over under its own name.
         view.press(KeyCode::Char('l'), false);
-        let Ok(Change::Law(0, next)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, next)) = asked.try_recv() else {
             panic!("no other law: {}", view.note)
         };
         assert_eq!(next.spec.kind, "pd-red");
         for law in LAWS {
-            let choice = LawChoice::of(law, Vec::new());
+            let choice = LawChoice::of(law, Vec::new()).unwrap();
             let given = choice.set_point_param().map(|(key, _)| key);
             assert_eq!(
                 given,
@@ -677,7 +672,7 @@ mod tests {
             ("12.1Mbit/s", KeyCode::Down),
         ] {
             view.press(key, false);
-            let Ok(Change::Rate(0, rate)) = asked.try_recv() else {
+            let Ok(LiveChange::Rate(0, rate)) = asked.try_recv() else {
                 panic!("no change of the rate")
             };
             assert_eq!(rate.to_string(), expected);
@@ -689,9 +684,10 @@ mod tests {
     #[test]
     fn the_law_that_was_given_comes_back_as_it_was() {
         let (mut view, _asked) = view();
-        let gains =
-            [("a", 0.003), ("b", 0.0029)].map(|(name, it)| (name.into(), Value::Number(it)));
-        view.given[0].given.extend(gains);
+        let gains = [("a", 0.003), ("b", 0.0029)].map(|(key, it)| (key, Value::Number(it)));
+        for (key, gain) in gains {
+            view.given[0] = view.given[0].with(key, gain).unwrap();
+        }
         view.ways[0].law = view.given[0].clone();
         view.press(KeyCode::Char('l'), false);
         assert_ne!(view.ways[0].law.spec.kind, "pi");

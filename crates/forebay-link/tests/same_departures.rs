@@ -11,8 +11,9 @@ use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
+use forebay_sim::ids::{FlowId, StationId};
 use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
-use forebay_sim::port::{Port, Sent};
+use forebay_sim::port::{PacketOnLink, Port};
 use forebay_sim::steps::LinkSteps;
 use forebay_trace::Settings;
 use forebay_units::{Buffer, Bytes, QueueSite, Rate, Rng, Span, Time};
@@ -42,53 +43,56 @@ const RECORD: Settings = Settings {
 
 fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival]) -> Outcome {
     let queue = aqm.build(site, 1, "law").unwrap();
-    let mut port = Port::new(queue, RECORD, capacity.clone(), 0, &LinkSteps::default());
+    let mut port = Port::new(
+        queue,
+        RECORD,
+        capacity.clone(),
+        Span::ZERO,
+        &LinkSteps::default(),
+    );
     let mut outcome = Outcome::default();
-    let mut keep = |sent: Option<Sent>| {
-        if let Some(Sent { packet, arrives_at }) = sent {
+    let mut keep = |sent: Option<PacketOnLink>| {
+        if let Some(PacketOnLink { packet, arrives_at }) = sent {
             let number = packet.seq as usize;
             let marked = packet.traffic_class.ecn() != arrivals[number].class.ecn();
-            let out = Time::from_nanos(arrives_at);
-            outcome.out.push((number, out, marked));
+            outcome.out.push((number, arrives_at, marked));
         }
     };
     // As the engine has it: ticks, then the link, then arrivals.
-    let mut advance = |port: &mut Port, end: u64| loop {
+    let mut advance = |port: &mut Port, end: Time| loop {
         let tick = port.bottleneck.discipline.poll_timeout();
-        let tick = tick.map_or(u64::MAX, Time::as_nanos);
+        let tick = tick.unwrap_or(Time::NEVER);
         let next = tick.min(port.due());
         if next > end {
             return;
         }
         if next == tick {
-            port.bottleneck
-                .discipline
-                .handle_timeout(Time::from_nanos(next));
+            port.bottleneck.discipline.handle_timeout(next);
         } else {
             keep(port.send_next(next));
         }
     };
     let mut at_once = Vec::new();
     for (number, arrival) in arrivals.iter().enumerate() {
-        let now = arrival.at.as_nanos();
+        let now = arrival.at;
         advance(&mut port, now);
         let packet = Packet {
-            flow: 0,
+            flow: FlowId::default(),
             seq: number as u32,
             blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
-            station: 0,
+            station: StationId::default(),
             traffic: 0,
         };
         if port.arrive(now, packet) {
             at_once.push(port.send_next(now));
         }
     }
-    let last = arrivals.last().map_or(0, |arrival| arrival.at.as_nanos());
-    let end = last + 100_000_000_000;
+    let last = arrivals.last().map_or(Time::ZERO, |arrival| arrival.at);
+    let end = last + Span::from_secs(100);
     advance(&mut port, end);
     at_once.into_iter().for_each(keep);
     port.sample(end, None);
@@ -107,7 +111,7 @@ fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival
         delays: DelayRange::of(Span::ZERO),
         loss: 0.0,
     };
-    let law = LawChoice::of(&LAWS[0], Vec::new());
+    let law = LawChoice::of(&LAWS[0], Vec::new()).unwrap();
     let mut link = Direction::new(
         queue,
         law,

@@ -17,6 +17,16 @@ pub struct Twin {
     pub state: Vec<Field>,
 }
 
+/// A law that the kernel can run in fixed point: its header is `laws/<kind>.h` in
+/// `python/forebay/linux/bpf`.
+pub trait FixedPointLaw {
+    /// Returns what the header is started with. The law can be built at `site`.
+    ///
+    /// # Errors
+    /// A parameter that would saturate, or that the header does not have.
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError>;
+}
+
 /// Bits behind the point of a length, in bytes.
 pub const LENGTH_BITS: i32 = 24;
 /// … of a probability.

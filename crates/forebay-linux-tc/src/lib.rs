@@ -6,4 +6,4 @@
 pub mod fixed_point;
 mod tc;
 
-pub use tc::{Rounded, Tc, TcSite};
+pub use tc::{LinuxQdisc, Rounded, Tc, TcSite};

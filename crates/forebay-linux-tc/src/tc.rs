@@ -44,6 +44,16 @@ impl TcSite {
     }
 }
 
+/// A law that Linux has as a qdisc.
+pub trait LinuxQdisc {
+    /// Returns the qdisc that the law is in a queue discipline of the kind `queue`, with the words
+    /// for the law's parameters; `None` if Linux has no such pair.
+    ///
+    /// # Errors
+    /// A parameter that the qdisc does not have.
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError>;
+}
+
 /// What a qdisc has otherwise than it was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rounded {

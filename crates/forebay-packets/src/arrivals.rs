@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::hash::Hash;
 
 use forebay_aqm::TrafficClass;
+use forebay_units::Span;
 
 use crate::prefix::Prefix;
 
@@ -50,7 +51,7 @@ pub struct FrameCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Since the first packet of the file.
-    pub at_ns: u64,
+    pub at: Span,
     /// Flows are numbered from 0 as they come.
     pub flow: u32,
     /// Of the IP packet.
@@ -102,8 +103,8 @@ pub(crate) struct Wrong {
 
 impl Arrivals {
     /// From the first packet of the file until the last one that is taken.
-    pub fn length_ns(&self) -> u64 {
-        self.packets.last().map_or(0, |packet| packet.at_ns)
+    pub fn length(&self) -> Span {
+        self.packets.last().map_or(Span::ZERO, |packet| packet.at)
     }
 }
 
@@ -211,7 +212,7 @@ impl<K: Hash + Eq> Builder<K> {
 
     /// Adds a packet, which must not be before the last one.
     pub fn push(&mut self, flow: u32, found: &Found) -> Result<(), Wrong> {
-        let before = self.packets.last().map_or(0, |packet| packet.at_ns);
+        let before = self.packets.last().map_or(0, |packet| packet.at.as_nanos());
         let Ok(at_ns) = u64::try_from(found.at_ns) else {
             return Err(unsorted(found.at_ns));
         };
@@ -231,7 +232,7 @@ impl<K: Hash + Eq> Builder<K> {
                 });
             }
             self.packets.push(Arrival {
-                at_ns,
+                at: Span::from_nanos(at_ns),
                 flow,
                 bytes,
                 class: found.class,
@@ -295,7 +296,10 @@ mod tests {
         };
         assert!(builder.push(0, &found).is_ok());
         let built = builder.build();
-        assert!(built.packets.iter().all(|packet| packet.at_ns == 7));
+        assert!(built
+            .packets
+            .iter()
+            .all(|packet| packet.at == Span::from_nanos(7)));
         built.packets.iter().map(|packet| packet.bytes).collect()
     }
 

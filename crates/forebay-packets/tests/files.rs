@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_aqm::{Ecn, TrafficClass};
 use forebay_packets::{Arrival, Arrivals, FrameCounts, Selection};
+use forebay_units::Span;
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
@@ -73,7 +74,7 @@ fn frames() -> Vec<(u64, Vec<u8>, u32)> {
 
 fn arrival(at_us: u64, flow: u32, bytes: u16, dscp: u8, ecn: Ecn, tcp: bool) -> Arrival {
     Arrival {
-        at_ns: 1000 * at_us,
+        at: Span::from_micros(at_us),
         flow,
         bytes,
         class: TrafficClass::new(dscp, ecn),
@@ -199,16 +200,19 @@ fn a_list_is_read() {
         [
             arrival(0, 0, 1400, 0, Ecn::Ect0, false),
             Arrival {
-                at_ns: 499_999_999,
+                at: Span::from_nanos(499_999_999),
                 ..arrival(0, 1, 200, 46, Ecn::NotEct, false)
             },
             Arrival {
-                at_ns: 499_999_999,
+                at: Span::from_nanos(499_999_999),
                 ..arrival(0, 0, 60, 0, Ecn::Ce, false)
             },
         ]
     );
-    assert_eq!((read.flows, read.length_ns()), (2, 499_999_999));
+    assert_eq!(
+        (read.flows, read.length()),
+        (2, Span::from_nanos(499_999_999))
+    );
     assert!(read.hosts.is_empty());
     // The order of columns is free, and two of them are.
     let bare = parse(b"flow,time_s,size_bytes\na,0,9\n", &all()).unwrap();
@@ -415,9 +419,9 @@ fn a_list_may_have_exponents_and_a_mark_of_its_encoding() {
         .unwrap()
         .packets
         .iter()
-        .map(|packet| packet.at_ns)
+        .map(|packet| packet.at.as_micros())
         .collect();
-    assert_eq!(times, [0, 10_000, 20_000]);
+    assert_eq!(times, [0, 10, 20]);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Linear models, operating points and design rules as Python values.
 
-use forebay_aqm::{Design, DesignRequest, LawSpec};
+use std::sync::Arc;
+
+use forebay_aqm::{ConfiguredLaw, LawSpec};
 use forebay_scenario::law_named;
 use forebay_theory::averaging;
-use forebay_theory::equilibrium::Equilibrium;
+use forebay_theory::design::{Design, DesignRequest};
+use forebay_theory::equilibrium::{Equilibrium, RenoFlows};
 use forebay_theory::linear::{self, LoopFilter};
 use forebay_theory::self_tuning;
 use forebay_units::{Bytes, Packets, ParamError, Rate, SetPoint, Site, Span, Value};
@@ -89,7 +92,7 @@ impl OperatingPoint {
 #[pyclass(frozen, module = "forebay._native")]
 pub struct LawModel {
     pub spec: &'static LawSpec,
-    pub given: Vec<(String, Value)>,
+    pub law: Arc<dyn ConfiguredLaw>,
     pub site: Site,
 }
 
@@ -110,14 +113,13 @@ impl LawModel {
                 return Err(fault(ParamError::new(key, size, "more than zero")));
             }
         }
-        let given = read(params)?;
-        spec.resolve(&given).map_err(fault)?;
+        let law = spec.read(&read(params)?).map_err(fault)?;
         let site = Site {
             rate: Rate::from_bps(rate_bps),
             packet: Bytes(packet_bytes),
             buffer_pkts,
         };
-        Ok(LawModel { spec, given, site })
+        Ok(LawModel { spec, law, site })
     }
 
     /// C, in packets per second.
@@ -148,16 +150,16 @@ impl LawModel {
 
     /// k of a law that couples the probabilities of classic flows and of those of L4S, or None.
     #[getter]
-    fn coupling(&self) -> PyResult<Option<f64>> {
-        self.spec.coupling(&self.given).map_err(fault)
+    fn coupling(&self) -> Option<f64> {
+        self.law.theory()?.coupling()
     }
 
     /// How the law steers the arrival rate: (utilisation, k_p, k_i, k_d), or None where it acts on
     /// the queue.
     #[getter]
-    fn rate_control(&self) -> PyResult<Option<(f64, f64, f64, f64)>> {
-        let found = self.spec.rate_control(&self.given).map_err(fault)?;
-        Ok(found.map(|it| (it.utilisation, it.k_p, it.k_i, it.k_d)))
+    fn rate_control(&self) -> Option<(f64, f64, f64, f64)> {
+        let control = self.law.theory()?.rate_control()?;
+        Some((control.utilisation, control.k_p, control.k_i, control.k_d))
     }
 
     /// Where flows with this propagation RTT settle and the law's model there:
@@ -202,7 +204,7 @@ impl LawModel {
         py: Python<'py>,
         point: &OperatingPoint,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let found = self.spec.linear(&self.given, &point.0, &self.site);
+        let found = self.law.linear(&point.0, &self.site);
         let found = found.map_err(fault)?;
         found.map(|model| filter(py, &model)).transpose()
     }
@@ -228,25 +230,23 @@ impl LawModel {
                 .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
         };
-        let found = self.spec.design(&self.given, &request, &read(goals)?);
-        found
-            .map_err(fault)?
-            .map(|it| designed(py, &it))
-            .transpose()
+        let goals = read(goals)?;
+        let design = match self.law.theory() {
+            Some(law) => law.design(&request, &goals).map_err(fault)?,
+            None => None,
+        };
+        design.map(|design| designed(py, &design)).transpose()
     }
 
     /// What must be another on this link, by its authors' advice, of a law without a design rule:
     /// [(name, value)].
-    fn fitted(&self, rtt_s: f64) -> PyResult<Vec<(&'static str, String)>> {
+    fn fitted(&self, rtt_s: f64) -> Vec<(&'static str, String)> {
         let rtt = Span::from_secs_f64(rtt_s);
-        let found = self
-            .spec
-            .fitted(&self.given, rtt, &self.site)
-            .map_err(fault)?;
-        Ok(found
+        let fitted = self.law.fitted(rtt, &self.site);
+        fitted
             .iter()
             .map(|(name, value)| (*name, text(value)))
-            .collect())
+            .collect()
     }
 }
 
@@ -292,9 +292,12 @@ pub fn place(found: &Equilibrium) -> (Option<f64>, Option<f64>) {
 
 impl LawModel {
     fn settle(&self, flows: f64, propagation_s: f64) -> PyResult<Equilibrium> {
-        self.spec
-            .operate(&self.given, flows, propagation_s, &self.site)
-            .map_err(fault)
+        let flows = RenoFlows {
+            flows,
+            propagation_s,
+            capacity_pkts_per_s: self.capacity_pkts_per_s(),
+        };
+        self.law.settle(&flows, &self.site).map_err(fault)
     }
 }
 

@@ -149,15 +149,13 @@ record! {
 
 impl LawInfo {
     pub fn of(py: Python, choice: &LawChoice, site: &Site) -> PyResult<LawInfo> {
-        // It was built once when the scenario was read, so it resolves.
-        let resolved = choice.spec.resolve(&choice.given).unwrap_or_default();
         Ok(LawInfo {
             label: choice.label.clone(),
             kind: (!choice.spec.is_own()).then(|| choice.spec.kind.to_owned()),
-            integrates: choice.spec.integrates(&choice.given),
+            integrates: choice.law().integrates(),
             title: choice.spec.title.into(),
             source: choice.spec.source.into(),
-            params: values(py, &resolved)?,
+            params: values(py, &choice.law().values())?,
             target_pkts: choice.target_pkts(site),
             target_s: match choice.set_point() {
                 Some(SetPoint::Delay(delay)) => Some(delay.as_secs_f64()),

@@ -100,14 +100,13 @@ impl PyBottleneck {
             rate: quantity(&key("rate"), &self.rate, Rate::parse)?,
             packet: quantity(&key("packet"), &self.packet, Bytes::parse)?,
             buffer_pkts: self.buffer_pkts,
-            law: LawChoice {
-                label: self.law,
+            law: LawChoice::in_queue(
                 spec,
-                given: (self.params.into_iter())
+                (self.params.into_iter())
                     .map(|(name, param)| (name, value(param)))
                     .collect(),
-                queue: QueueChoice::default(),
-            },
+                QueueChoice::default(),
+            )?,
         })
     }
 }

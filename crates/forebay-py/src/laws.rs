@@ -2,8 +2,9 @@
 
 use forebay_aqm::disciplines::{keys, of_law, DISCIPLINES};
 use forebay_aqm::laws::LAWS;
-use forebay_aqm::{DisciplineSpec, LawSpec};
+use forebay_aqm::{ConfiguredLaw, DisciplineSpec, LawSpec};
 use forebay_scenario::set_value;
+use forebay_theory::design::LinearLaw;
 use forebay_units::{ParamError, ParamSpec, Shape, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
@@ -24,7 +25,9 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
         entry.set_item("reality", law.reality)?;
         entry.set_item("has_rule", law.has_rule())?;
         entry.set_item("modelled", law.is_modelled())?;
-        entry.set_item("coupled", matches!(law.coupling(&[]), Ok(Some(_))))?;
+        let coupling = |law: &dyn ConfiguredLaw| law.theory().and_then(LinearLaw::coupling);
+        let coupled = law.read(&[]).is_ok_and(|law| coupling(&*law).is_some());
+        entry.set_item("coupled", coupled)?;
         entry.set_item("per_flow", of_law(law).per_flow(&[]).is_ok_and(|it| it))?;
         Ok(entry)
     };

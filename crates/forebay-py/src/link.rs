@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, TryFromFloatSecsError};
 
 use forebay_link::control::Control;
-use forebay_link::live::Change;
+use forebay_link::live::LiveChange;
 use forebay_link::prometheus::Endpoint;
 use forebay_link::{
     Apart, Attendance, Capture, Command, Commands, DirectionSettings, End, Ended, Error, Outcome,
@@ -155,7 +155,7 @@ impl LinkSettings {
             buffer_mtu_pkts: site.buffer_pkts,
             loss: options.loss.0,
             aqm: choice.law.spec.kind.to_owned(),
-            params: values(py, &choice.law.given)?,
+            params: values(py, choice.law.given())?,
             law: Py::new(py, LawInfo::of(py, &choice.law, &site)?)?,
         })
     }
@@ -417,7 +417,7 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
 fn changed(
     py: Python,
     time: Time,
-    change: &Change,
+    change: &LiveChange,
     index: usize,
 ) -> PyResult<Option<Py<ChangeInfo>>> {
     let at = ChangeInfo {
@@ -426,16 +426,16 @@ fn changed(
         ..ChangeInfo::default()
     };
     let info = match change {
-        Change::Rate(direction, rate) if *direction == index => ChangeInfo {
+        LiveChange::Rate(direction, rate) if *direction == index => ChangeInfo {
             rate_bps: Some(rate.as_bps()),
             ..at
         },
-        Change::Law(direction, law) if *direction == index => ChangeInfo {
+        LiveChange::Law(direction, law) if *direction == index => ChangeInfo {
             aqm: Some(law.spec.kind.to_owned()),
-            params: values(py, &law.given)?,
+            params: values(py, law.given())?,
             ..at
         },
-        Change::Rate(..) | Change::Law(..) | Change::Stop(_) => return Ok(None),
+        LiveChange::Rate(..) | LiveChange::Law(..) | LiveChange::Stop(_) => return Ok(None),
     };
     Py::new(py, info).map(Some)
 }

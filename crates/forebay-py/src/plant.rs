@@ -1,11 +1,9 @@
 //! Windows of TCP, and where mixes of them settle under a law, as Python values.
 
 use forebay_theory::equilibrium::{
-    self, AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
+    AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
 };
-use forebay_theory::linear;
 use forebay_theory::window_law::{self, WindowLaw};
-use forebay_units::Site;
 use numpy::ndarray::Array;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -221,11 +219,9 @@ impl FlowModel {
         flows: Vec<f64>,
         propagation_s: f64,
     ) -> PyResult<Vec<Settled<'py>>> {
-        let configured = law.spec.read(&law.given).map_err(fault)?;
-        let linear = |point: &linear::OperatingPoint, site: &Site| configured.linear(point, site);
         let settle = |flows: f64| {
             let flows = self.on_link(flows, propagation_s, law.capacity_pkts_per_s());
-            let found = equilibrium::settle(&linear, flows.as_ref(), &law.site).map_err(fault)?;
+            let found = law.law.settle(flows.as_ref(), &law.site).map_err(fault)?;
             settled(py, &found)
         };
         flows.into_iter().map(settle).collect()

@@ -1,12 +1,14 @@
 //! Laws written in Python as entries like those of the registry: `python/forebay/scenario/python_laws.py`
 //! finds and describes them, with their parameters.
 
-use forebay_aqm::{ConfiguredLaw, Law, LawDefinition, LawSpec};
+use std::sync::Arc;
+
+use forebay_aqm::{ConfiguredLaw, Law, LawSpec, ReadLaw};
 use forebay_scenario::{prototypes, Options, Own, Text};
 use forebay_units::cast::whole_i64;
 use forebay_units::{
-    in_range, Bytes, Packets, ParamError, ParamSpec, ParamType, ParamValues, Rate, Shape, Site,
-    Span, Value,
+    in_range, Bytes, Packets, ParamError, ParamSpec, ParamTable, ParamType, ParamValues, Rate,
+    SetPoint, Shape, Site, Span, Value,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -102,7 +104,8 @@ fn own(described: Described, runs: bool) -> PyResult<Own> {
     }));
     let kind = keep(described.kind);
     let (title, source) = ("a prototype in Python", keep(described.source));
-    let spec = LawSpec::own(kind, title, source, params, law);
+    let read: &'static ReadLaw = Box::leak(Box::new(|given: &ParamValues| law.read(given)));
+    let spec = LawSpec::own(kind, title, source, params, read);
     Ok(Own {
         spec: Box::leak(Box::new(spec)),
         label: described.label,
@@ -181,8 +184,8 @@ fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
     }
 }
 
-impl LawDefinition for Prototype {
-    fn read(&'static self, given: &ParamValues) -> Result<Box<dyn ConfiguredLaw>, ParamError> {
+impl Prototype {
+    fn read(&'static self, given: &ParamValues) -> Result<Arc<dyn ConfiguredLaw>, ParamError> {
         let mut values = Vec::new();
         for spec in self.params {
             let given = given.iter().find(|(name, _)| name == spec.name);
@@ -198,7 +201,7 @@ impl LawDefinition for Prototype {
         }
         values.extend(self.constants.iter().cloned());
         let prototype = self;
-        Ok(Box::new(ConfiguredPrototype { prototype, values }))
+        Ok(Arc::new(ConfiguredPrototype { prototype, values }))
     }
 }
 
@@ -206,6 +209,12 @@ impl LawDefinition for Prototype {
 struct ConfiguredPrototype {
     prototype: &'static Prototype,
     values: Vec<(&'static str, Value)>,
+}
+
+impl ParamTable for ConfiguredPrototype {
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        self.values.clone()
+    }
 }
 
 impl ConfiguredLaw for ConfiguredPrototype {
@@ -235,7 +244,8 @@ impl ConfiguredLaw for ConfiguredPrototype {
         })
     }
 
-    fn values(&self) -> Vec<(&'static str, Value)> {
-        self.values.clone()
+    fn set_point(&self) -> Option<SetPoint> {
+        let target = self.values.iter().find(|(name, _)| *name == "target");
+        SetPoint::from_value(&target?.1).ok()
     }
 }

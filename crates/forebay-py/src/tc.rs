@@ -55,9 +55,8 @@ pub fn tc_words(
         (Some(packets), _) => Buffer::Packets(packets),
         (None, bytes) => Buffer::Bytes(bytes.unwrap_or(u64::MAX)),
     };
-    let choice = LawChoice::of(spec, read_params(params)?);
-    let choice = choice
-        .held_by(queue.map(|queue| queue.0))
+    let choice = LawChoice::of(spec, read_params(params)?)
+        .and_then(|choice| choice.held_by(queue.map(|queue| queue.0)))
         .map_err(refused)?;
     let site = TcSite {
         queue: QueueSite {

@@ -14,20 +14,20 @@ params! {
     pub struct KernelKeys {
         /// Congestion control of every flow, in place of its `tcp`: a name that the guest's kernel
         /// has, such as "prague" in a tree that brings it.
-        tcp: Maybe<Algorithm> = Maybe(None), 0.0 => 0.0;
+        tcp: Maybe<Algorithm> = Maybe(None);
         /// Whether senders hand segments of several packets to their device, which cuts them (GSO),
         /// and receivers join what comes at one time (GRO). The queue sees packets either way, but
         /// with "all" no device cuts them (TSO), and a queue of the kernel's sees segments.
-        offloads: Offloads = Offloads::Off, 0.0 => 1.0;
+        offloads: Offloads = Offloads::Off;
         /// What holds the link to its rate, over a queue of the kernel's that has no rate of its own:
         /// tbf keeps the packet that is being sent, htb lets it go where its transmission begins.
-        shaper: Shaper = Shaper::Tbf, 0.0 => 1.0;
+        shaper: Shaper = Shaper::Tbf;
         /// Settings of every host, under its namespace: `{ "net.ipv4.tcp_rmem" = "4096 131072
         /// 6291456" }`. They come after those of Forebay.
-        sysctls: Sysctls = Sysctls(Vec::new()), 0.0 => 0.0;
+        sysctls: Sysctls = Sysctls(Vec::new());
         /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
         /// with a comment where it was dropped or marked.
-        pcap: bool = false, 0.0 => 1.0;
+        pcap: bool = false;
     }
 }
 

@@ -4,19 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use forebay_aqm::laws::{find, LAWS};
-use forebay_aqm::{Aqm, LawFactory, LawSpec, QueueChoice};
+use forebay_aqm::{Aqm, ConfiguredLaw, LawFactory, LawSpec, QueueChoice};
 use forebay_linux_tc::{Tc, TcSite};
 use forebay_units::{nearest, ParamError, SetPoint, Site, Value};
 
-/// A law with the parameters given for it.
+/// A law with the parameters given for it, and the queue that holds it.
 #[derive(Clone)]
 pub struct LawChoice {
     /// Name in reports; the kind where none is given, with a number if it stands twice.
     pub label: String,
+    /// The law's entry in the registry, or the caller's.
     pub spec: &'static LawSpec,
-    pub given: Vec<(String, Value)>,
     /// The discipline that holds the law, or several of its kind.
     pub queue: QueueChoice,
+    pub(crate) given: Vec<(String, Value)>,
+    pub(crate) law: Arc<dyn ConfiguredLaw>,
 }
 
 impl fmt::Debug for LawChoice {
@@ -26,24 +28,58 @@ impl fmt::Debug for LawChoice {
 }
 
 impl LawChoice {
-    /// The law `spec` in the queue that it comes in, labelled with its kind. Keys of that queue
-    /// among those given go to it.
-    pub fn of(spec: &'static LawSpec, given: Vec<(String, Value)>) -> LawChoice {
+    /// Returns the law `spec` in the queue that it comes in, labelled with its kind. Keys of that
+    /// queue among those given go to it.
+    ///
+    /// # Errors
+    /// A parameter of the law that is unknown, missing or out of range.
+    pub fn of(
+        spec: &'static LawSpec,
+        given: Vec<(String, Value)>,
+    ) -> Result<LawChoice, ParamError> {
         let mut queue = QueueChoice::of_law(spec);
         let keys = queue.spec.params;
         let (for_queue, given) = given
             .into_iter()
             .partition(|(name, _)| keys.iter().any(|key| key.name == name));
         queue.given = for_queue;
-        LawChoice {
-            label: spec.kind.to_owned(),
-            spec,
-            given,
-            queue,
-        }
+        LawChoice::in_queue(spec, given, queue)
     }
 
-    /// The law in a queue that was named beside it, if one was.
+    /// Returns the law `spec` in this queue, labelled with its kind.
+    ///
+    /// # Errors
+    /// A parameter of the law that is unknown, missing or out of range.
+    pub fn in_queue(
+        spec: &'static LawSpec,
+        given: Vec<(String, Value)>,
+        queue: QueueChoice,
+    ) -> Result<LawChoice, ParamError> {
+        Ok(LawChoice {
+            label: spec.kind.to_owned(),
+            spec,
+            law: spec.read(&given)?,
+            given,
+            queue,
+        })
+    }
+
+    /// Returns the law with another value for a parameter.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn with(&self, key: &str, value: Value) -> Result<LawChoice, ParamError> {
+        let mut given = self.given.clone();
+        given.retain(|(name, _)| name != key);
+        given.push((key.to_owned(), value));
+        Ok(LawChoice {
+            law: self.spec.read(&given)?,
+            given,
+            ..self.clone()
+        })
+    }
+
+    /// Returns the law in a queue that was named beside it, if one was.
     ///
     /// # Errors
     /// Where the law's kind names a queue of another kind.
@@ -60,12 +96,22 @@ impl LawChoice {
         Ok(self)
     }
 
+    /// Returns the parameters that were given; the others have their defaults.
+    pub fn given(&self) -> &[(String, Value)] {
+        &self.given
+    }
+
+    /// Returns the law with a value for each parameter.
+    pub fn law(&self) -> &Arc<dyn ConfiguredLaw> {
+        &self.law
+    }
+
     /// Checks that the law can be built at `site`.
     ///
     /// # Errors
-    /// A parameter that is unknown, out of range, or does not fit the others or the queue.
+    /// A parameter that does not fit the others or the queue.
     pub fn check(&self, site: &Site) -> Result<(), ParamError> {
-        self.spec.check(&self.given, site)
+        self.law.build(site, 0).map(drop)
     }
 
     /// Returns what builds the laws of one queue, each with a random stream and a seed of its own.
@@ -75,11 +121,7 @@ impl LawChoice {
 
     /// The law and its queue, to be built at any link.
     pub fn aqm(&self) -> Aqm {
-        let (spec, given) = (self.spec, self.given.clone());
-        Aqm {
-            queue: self.queue.clone(),
-            law: Arc::new(move |site, seed| spec.build(&given, site, seed)),
-        }
+        Aqm::new(Arc::clone(&self.law), self.queue.clone())
     }
 
     /// The qdisc of Linux that the law is in its queue; `None` where there is none.
@@ -87,12 +129,12 @@ impl LawChoice {
     /// # Errors
     /// A parameter that the qdisc does not have.
     pub fn tc(&self, site: &TcSite) -> Result<Option<Tc>, ParamError> {
-        self.queue.tc(self.spec, &self.given, site)
+        self.queue.tc(&*self.law, site)
     }
 
     /// The set-point of this law, if it has one.
     pub fn set_point(&self) -> Option<SetPoint> {
-        self.spec.read(&self.given).ok()?.set_point()
+        self.law.set_point()
     }
 
     /// The parameter that sets where the law holds the queue, by the registry, and its value.

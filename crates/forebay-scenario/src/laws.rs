@@ -24,14 +24,14 @@ params! {
     /// Keys of every law besides `kind`; the others are its parameters.
     pub struct LawKeys {
         /// Name in reports; by default the kind.
-        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        label: Maybe<Label> = Maybe(None);
         /// Queue that holds the law, "fifo" where it is absent and the law's name has no other;
         /// one with parameters is a table, and a queue of several classes or flows has a law of
         /// this kind in each.
-        queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;
+        queue: Maybe<Queue> = Maybe(None);
         /// Numbers that are not given: "auto" designs them for the bottleneck and the long-lived
         /// flows of the scenario before it runs, "paper" has the defaults.
-        gains: Gains = Gains::Paper, 0.0 => 0.0;
+        gains: Gains = Gains::Paper;
     }
 }
 
@@ -348,10 +348,9 @@ impl Draft {
     /// A queue that the law does not go into, or a parameter that is wrong on any link.
     fn choice(&self, section: &Section) -> Result<LawChoice, Fault> {
         let label = self.label.clone();
-        let choice = LawChoice::of(self.spec, self.given.clone()).held_by(self.queue.clone());
-        let choice = choice.map_err(|error| section.locate(error))?;
-        let resolved = choice.spec.resolve(&choice.given);
-        resolved.map_err(|error| section.locate(error))?;
+        let choice = LawChoice::of(self.spec, self.given.clone())
+            .and_then(|choice| choice.held_by(self.queue.clone()))
+            .map_err(|error| section.locate(error))?;
         Ok(LawChoice { label, ..choice })
     }
 }

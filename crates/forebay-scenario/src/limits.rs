@@ -59,10 +59,7 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
 /// # Errors
 /// The law's `interval`, with the estimate and the limit.
 pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Result<(), Fault> {
-    let params = choice
-        .spec
-        .resolve(&choice.given)
-        .map_err(|error| section.locate(error))?;
+    let params = choice.law.values();
     // "interval" is the name of the sampling time in every law that has one.
     let interval = params
         .iter()

@@ -25,14 +25,14 @@ params! {
         /// that range.
         delay: DelayRange = DelayRange::of(Span::ZERO), 0.0 => 60.0;
         /// Buffer size, such as 150p, 64kB, or 100ms for what the link sends in that time.
-        buffer: BufferSize = BufferSize::Room(Buffer::Packets(1000)), 0.0 => 0.0;
+        buffer: BufferSize = BufferSize::Room(Buffer::Packets(1000));
         /// Law, one of `forebay laws`.
-        aqm: LawKind = LawKind(forebay_aqm::laws::baseline().kind.into()), 0.0 => 0.0;
+        aqm: LawKind = LawKind(forebay_aqm::laws::baseline().kind.into());
         /// Queue that holds the law, one of `forebay queues`, such as priority or
         /// {kind="priority",dscp=46}.
-        queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;
+        queue: Maybe<Queue> = Maybe(None);
         /// File of a recorded link in place of a rate: a time in ms on each line, for 1500 bytes.
-        trace: Maybe<FileName> = Maybe(None), 0.0 => 0.0;
+        trace: Maybe<FileName> = Maybe(None);
         /// Share of packets lost after the queue, such as 1% or 0.01.
         loss: Share = Share(0.0), 0.0 => 1.0;
     }
@@ -42,10 +42,10 @@ params! {
     /// Options of the whole link.
     pub struct WholeLinkOptions {
         /// Mark ECN-capable packets instead of dropping them.
-        ecn: bool = true, 0.0 => 1.0;
+        ecn: bool = true;
         /// Numbers of a law that are not set: auto designs them for this link, paper has the
         /// defaults of `forebay laws`.
-        gains: Gains = Gains::Auto, 0.0 => 0.0;
+        gains: Gains = Gains::Auto;
         /// Long-lived TCP flows to design for, such as 10 or 4..40; what is assumed without it is
         /// shown.
         flows: Maybe<FlowRange> = Maybe(None), 1.0 => 1e6;
@@ -54,13 +54,13 @@ params! {
         /// Time between two samples of the queue.
         sample: Span = Span::from_millis(10), 1e-3 => 60.0;
         /// Seed of the random draws of laws and loss.
-        seed: Seed = Seed(1), 0.0 => 0.0;
+        seed: Seed = Seed(1);
         /// Largest IP packet in bytes.
         mtu: u32 = 1500, 1280.0 => 65535.0;
         /// Kind of device: tun, packets (packet sockets), or any (tun if there is one).
-        device: DeviceKind = DeviceKind::Any, 0.0 => 0.0;
+        device: DeviceKind = DeviceKind::Any;
         /// Fetch up to 64 KiB of a TCP flow at a time; by default above 1 Gbit/s.
-        super_packets: Maybe<bool> = Maybe(None), 0.0 => 1.0;
+        super_packets: Maybe<bool> = Maybe(None);
         /// Bound on lateness: the run is void if one packet in a thousand is fetched or released
         /// later than this.
         void_lateness: Span = Span::from_millis(1), 1e-6 => 60.0;
@@ -71,6 +71,8 @@ params! {
 
 /// Ending of the options for client to server.
 const UP: &str = "_up";
+/// The option that chooses the law; errors about a parameter of the law begin with it and the kind.
+const AQM: &str = "aqm";
 /// The option with the law's parameters; the law declares them.
 const SET: &str = "set";
 
@@ -224,9 +226,18 @@ impl LinkOptions {
             }
         }
         let down = DirectionChoice::read(None, &for_down, files)?;
-        let up = DirectionChoice::read(Some(&down), &for_up, files).map_err(|mut error| {
-            error.key += UP;
-            error
+        let up = DirectionChoice::read(Some(&down), &for_up, files).map_err(|error| {
+            let of_law = error
+                .key
+                .strip_prefix(AQM)
+                .filter(|rest| rest.starts_with(' '));
+            ParamError {
+                key: match of_law {
+                    Some(rest) => format!("{AQM}-up{rest}"),
+                    None => error.key.clone() + UP,
+                },
+                ..error
+            }
         })?;
         Ok(LinkOptions { up, down, whole })
     }
@@ -298,7 +309,13 @@ impl DirectionChoice {
                 let LawKind(kind) = &options.aqm;
                 let spec = law_named(kind)
                     .map_err(|allowed| ParamError::new("aqm", format!("{kind:?}"), allowed))?;
-                LawChoice::of(spec, params.unwrap_or_default()).held_by(queue)?
+                let choice = LawChoice::of(spec, params.unwrap_or_default());
+                choice
+                    .map_err(|error| ParamError {
+                        key: format!("{AQM} {kind}: {}", error.key),
+                        ..error
+                    })?
+                    .held_by(queue)?
             }
         };
         Ok(DirectionChoice {
@@ -351,14 +368,14 @@ mod tests {
             (down.options.loss, up.options.loss),
             (Share(0.0), Share(0.01))
         );
-        assert_eq!(up.law.given, down.law.given);
+        assert_eq!(up.law.given(), down.law.given());
         // Another law, or other parameters, begin anew.
         options.push(("aqm_up".into(), Value::Text("pi".into())));
         assert!(LinkOptions::read(&options, &[])
             .unwrap()
             .up
             .law
-            .given
+            .given()
             .is_empty());
     }
 

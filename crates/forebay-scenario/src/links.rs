@@ -24,14 +24,14 @@ params! {
         rate_back: Maybe<Rate> = Maybe(None), 1.0 => 1e12;
         /// File of a recorded link, in the format of cellular traces: each line is a time in whole
         /// ms at which 1500 bytes can leave. At its end it starts again.
-        rate_trace: Maybe<Text> = Maybe(None), 0.0 => 0.0;
+        rate_trace: Maybe<Text> = Maybe(None);
         /// Propagation delay of the link, one way. The access links have the rest of each flow's
         /// RTT.
         delay: Span = Span::ZERO, 0.0 => 1e3;
         /// Buffer size, in packets, bytes, or the time in which the link sends them at `rate`.
         buffer: BufferSize = BufferSize::Room(Buffer::Packets(800)), 0.0 => 0.0, required;
         /// Mark ECN-capable packets (CE) instead of dropping them. Traffic with `ecn` sends them.
-        ecn: bool = true, 0.0 => 1.0;
+        ecn: bool = true;
     }
 }
 
@@ -39,11 +39,11 @@ params! {
     /// Keys of `[bottleneck]` that a network of several links needs.
     pub struct BottleneckKeys {
         /// Name in reports.
-        name: Label = Label("bottleneck".into()), 0.0 => 0.0;
+        name: Label = Label("bottleneck".into());
         /// Node where the queue is; traffic's paths name nodes.
-        from: Label = Label("left".into()), 0.0 => 0.0;
+        from: Label = Label("left".into());
         /// Node at the far end.
-        to: Label = Label("right".into()), 0.0 => 0.0;
+        to: Label = Label("right".into());
     }
 }
 
@@ -51,13 +51,13 @@ params! {
     /// Keys that only `[[link]]` has.
     pub struct OtherLinkKeys {
         /// Name in reports and in paths such as link.NAME.rate; by default FROM-TO.
-        name: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        name: Maybe<Label> = Maybe(None);
         /// Node where the queue is.
         from: Label = Label("right".into()), 0.0 => 0.0, required;
         /// Node at the far end.
         to: Label = Label("left".into()), 0.0 => 0.0, required;
         /// Law of this queue under every tested law; by default the law under test.
-        law: Maybe<FixedLaw> = Maybe(None), 0.0 => 0.0;
+        law: Maybe<FixedLaw> = Maybe(None);
     }
 }
 
@@ -203,15 +203,22 @@ fn own_law(
     };
     let spec = law_named(&law.kind)
         .map_err(|allowed| under(bare.fault("kind", format!("{:?}", law.kind), allowed)))?;
-    let mut choice = LawChoice::of(spec, law.given);
-    if let Some(i) = choice.given.iter().position(|(name, _)| name == "queue") {
-        let (key, value) = choice.given.remove(i);
-        let queue = Queue::from_value(&value);
-        let Queue(queue) = queue.map_err(|allowed| under(bare.fault(&key, value, allowed)))?;
-        choice = choice
-            .held_by(Some(queue))
-            .map_err(|error| under(bare.locate(error)))?;
-    }
+    let mut given = law.given;
+    let queue = match given.iter().position(|(name, _)| name == "queue") {
+        Some(i) => {
+            let (key, value) = given.remove(i);
+            let queue = Queue::from_value(&value);
+            Some(
+                queue
+                    .map_err(|allowed| under(bare.fault(&key, value, allowed)))?
+                    .0,
+            )
+        }
+        None => None,
+    };
+    let choice = LawChoice::of(spec, given)
+        .and_then(|choice| choice.held_by(queue))
+        .map_err(|error| under(bare.locate(error)))?;
     choice
         .aqm()
         .check(site)

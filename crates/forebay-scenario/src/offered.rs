@@ -94,7 +94,9 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
         TrafficKind::Arrivals(recorded) => {
             let packets = &recorded.packets.packets;
             let bytes: f64 = packets.iter().map(|packet| f64::from(packet.bytes)).sum();
-            let once_s = packets.last().map_or(0.0, |last| 1e-9 * last.at_ns as f64);
+            let once_s = packets
+                .last()
+                .map_or(0.0, |last| 1e-9 * last.at.as_nanos_f64());
             let period_s = recorded
                 .period
                 .map_or(once_s * recorded.scale, |period| period.as_secs_f64());

@@ -167,20 +167,18 @@ impl Canonical for LawChoice {
         let LawChoice {
             label: _,
             spec,
-            given,
             queue,
+            given: _,
+            law,
         } = self;
-        // Both were built once when the scenario was read, so they resolve.
+        // The queue was built once when the scenario was read, so it resolves.
         let parameters = |resolved: Vec<(&str, Value)>| {
             let named = |(key, value): (&str, Value)| (key.to_owned(), value);
             Value::Table(resolved.into_iter().map(named).collect())
         };
         table([
             ("kind", word(spec.kind)),
-            (
-                "parameters",
-                parameters(spec.resolve(given).unwrap_or_default()),
-            ),
+            ("parameters", parameters(law.values())),
             ("queue", word(queue.spec.kind)),
             (
                 "queue.parameters",
@@ -550,7 +548,7 @@ impl Canonical for Recorded {
             period,
         } = self;
         let of_packets = packets.packets.iter().flat_map(|packet| {
-            let mut bytes = packet.at_ns.to_le_bytes().to_vec();
+            let mut bytes = packet.at.as_nanos().to_le_bytes().to_vec();
             bytes.extend(packet.flow.to_le_bytes());
             bytes.extend(packet.bytes.to_le_bytes());
             bytes.extend([packet.class.0, u8::from(packet.tcp)]);

@@ -10,9 +10,9 @@ params! {
     /// Keys above the first table.
     pub struct Top {
         /// Title of the experiment.
-        title: Text = Text::default(), 0.0 => 0.0;
+        title: Text = Text::default();
         /// Source, such as a paper, a section or a figure.
-        source: Text = Text::default(), 0.0 => 0.0;
+        source: Text = Text::default();
         /// Simulated time.
         duration: Span = Span::from_secs(100), 1e-3 => 1e7, required;
         /// Part of the run that the metrics cover; by default the second half.
@@ -25,7 +25,7 @@ params! {
         target: Maybe<SetPoint> = Maybe(None), 0.0 => 1e9;
         /// Record the windows of TCP: with every sample the packets in flight of one flow of `ftp`,
         /// the mean of those over the bottleneck that have data, as `in_flight_pkts`.
-        windows: bool = false, 0.0 => 1.0;
+        windows: bool = false;
     }
 }
 

@@ -1,14 +1,16 @@
 //! Scenarios that are right: what the text says is what the model holds.
 
+use std::sync::Arc;
+
 use forebay_aqm::laws::baseline;
-use forebay_aqm::{ConfiguredLaw, Law, LawDefinition, LawSpec};
+use forebay_aqm::{ConfiguredLaw, Law, LawSpec};
 use forebay_scenario::{
     parse, prototypes, EcnChoice, Experiment, Instant, LinkSetting, Options, Own, Setting,
     TrafficKind,
 };
 use forebay_units::{
-    Buffer, Bytes, ParamError, ParamSpec, ParamValues, Rate, SetPoint, Shape, Site, Span, Time,
-    Value,
+    Buffer, Bytes, ParamError, ParamSpec, ParamTable, ParamType, ParamValues, Rate, SetPoint,
+    Shape, Site, Span, Time, Value,
 };
 
 /// PD-RED at a constant load: every part that a scenario can have.
@@ -89,7 +91,7 @@ fn every_part_of_a_scenario_is_read() {
     let red = &experiment.points[0].laws[0];
     assert_eq!(red.spec.kind, "red");
     let given = |key: &str| {
-        red.given
+        red.given()
             .iter()
             .find(|(name, _)| name == key)
             .unwrap()
@@ -98,7 +100,7 @@ fn every_part_of_a_scenario_is_read() {
     };
     assert_eq!(given("min_th"), Value::Text("15p".into()));
     assert_eq!(given("max_p"), Value::Number(0.01));
-    assert_eq!(red.given.len(), 4);
+    assert_eq!(red.given().len(), 4);
     assert_eq!(
         experiment.points[0].laws[1].set_point(),
         Some(SetPoint::Packets(400.0))
@@ -287,8 +289,8 @@ fn parameters_of_laws_can_be_swept() {
     let experiment = read(&text, &Options::default());
     let max_p = |point: usize| {
         let law = &experiment.points[point].laws[0];
-        let resolved = law.spec.resolve(&law.given).unwrap();
-        resolved
+        law.law()
+            .values()
             .into_iter()
             .find(|(name, _)| *name == "max_p")
             .unwrap()
@@ -327,7 +329,7 @@ fn sets_replace_what_the_file_says() {
     );
     assert_eq!(point.laws[1].set_point(), Some(SetPoint::Packets(50.0)));
     assert!(point.laws[0]
-        .given
+        .given()
         .contains(&("max_p".into(), Value::Number(0.2))));
 }
 
@@ -392,26 +394,28 @@ fn laws_are_kept_by_label_or_kind_and_added_by_kind() {
     );
 }
 
-struct Silent;
-
-impl LawDefinition for Silent {
-    fn read(&'static self, given: &ParamValues) -> Result<Box<dyn ConfiguredLaw>, ParamError> {
-        let target = given.iter().find(|(name, _)| name == "target");
-        let target = target.map_or(Value::Text("30p".into()), |(_, value)| value.clone());
-        Ok(Box::new(SilentAt { target }))
-    }
+fn silent(given: &ParamValues) -> Result<Arc<dyn ConfiguredLaw>, ParamError> {
+    let target = given.iter().find(|(name, _)| name == "target");
+    let target = target.map_or(Value::Text("30p".into()), |(_, value)| value.clone());
+    Ok(Arc::new(SilentAt { target }))
 }
 
 struct SilentAt {
     target: Value,
 }
 
+impl ParamTable for SilentAt {
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        vec![("target", self.target.clone())]
+    }
+}
+
 impl ConfiguredLaw for SilentAt {
     fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError> {
         baseline().build(&[], site, seed)
     }
-    fn values(&self) -> Vec<(&'static str, Value)> {
-        vec![("target", self.target.clone())]
+    fn set_point(&self) -> Option<SetPoint> {
+        SetPoint::from_value(&self.target).ok()
     }
 }
 
@@ -429,7 +433,7 @@ fn own(kind: &'static str, label: &str, runs: bool) -> Own {
         max: 1e9,
         doc: "",
     };
-    let spec = LawSpec::own(kind, "Mine", "", &[TARGET], &Silent);
+    let spec = LawSpec::own(kind, "Mine", "", &[TARGET], &silent);
     Own {
         spec: Box::leak(Box::new(spec)),
         label: label.into(),
@@ -700,7 +704,7 @@ fn a_name_can_stand_for_a_law_in_its_queue() {
     };
     let fq = laws("kind = \"fq-codel\"\ntarget = \"10ms\"\nqueues = 64").unwrap();
     assert_eq!(fq.queue.to_string(), "{ kind = \"fq\", queues = 64 }");
-    assert_eq!(fq.given.len(), 1);
+    assert_eq!(fq.given().len(), 1);
     let same = laws("kind = \"fq-codel\"\nqueue = { kind = \"fq\", queues = 64 }").unwrap();
     assert_eq!(same.queue, fq.queue);
     // Around any law.

@@ -438,5 +438,5 @@ fn the_laws_of_a_file_may_be_left_out() {
     let text = BASE.replace("kind = \"pi\"", "kind = \"pi\"\ntarget = \"7p\"");
     let read = experiment(&text, &options);
     assert_eq!(read.laws, ["red", "pi"]);
-    assert!(read.points[0].laws[1].given.is_empty());
+    assert!(read.points[0].laws[1].given().is_empty());
 }

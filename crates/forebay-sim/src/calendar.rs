@@ -4,14 +4,16 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use forebay_units::{Span, Time};
+
 use crate::number::{count, index};
 
 const NONE: u32 = u32::MAX;
 
-/// An event with its time in ns.
+/// An event with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<E> {
-    pub time: u64,
+    pub time: Time,
     pub event: E,
 }
 
@@ -47,15 +49,15 @@ pub struct Calendar<E, const K: usize = 1> {
     current: Vec<Entry<E>>,
     cursor: usize,
     /// Entries past the last bucket: (time, tie-break, slot).
-    far: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    far: BinaryHeap<Reverse<(Time, u64, u32)>>,
     pushed_far: u64,
 }
 
 impl<E: Copy, const K: usize> Calendar<E, K> {
-    /// A calendar for events about `spacing_ns` apart. Most of them lie within `horizon_ns`.
-    pub fn new(spacing_ns: u64, horizon_ns: u64) -> Self {
-        let shift = spacing_ns.clamp(64, 1 << 30).ilog2();
-        let buckets = (horizon_ns >> shift)
+    /// A calendar for events about `spacing` apart. Most of them lie within `horizon`.
+    pub fn new(spacing: Span, horizon: Span) -> Self {
+        let shift = spacing.as_nanos().clamp(64, 1 << 30).ilog2();
+        let buckets = (horizon.as_nanos() >> shift)
             .clamp(1 << 10, 1 << 17)
             .next_power_of_two();
         Calendar {
@@ -74,11 +76,17 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
     }
 
+    /// Number of the bucket of a time, counted from the start of the run.
+    #[inline(always)]
+    fn bucket_of(&self, time: Time) -> u64 {
+        time.as_nanos() >> self.shift
+    }
+
     /// Adds an event; its time is not before that of the last event popped.
     #[inline]
-    pub fn push(&mut self, time: u64, event: E) {
+    pub fn push(&mut self, time: Time, event: E) {
         let entry = Entry { time, event };
-        let bucket = time >> self.shift;
+        let bucket = self.bucket_of(time);
         if bucket <= self.bucket {
             self.push_current(entry);
             return;
@@ -94,8 +102,8 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
 
     /// Turns an empty calendar so that a push of about this time finds a bucket: without it one
     /// that was empty for long would take it for far away.
-    pub fn turn_to(&mut self, time: u64) {
-        let middle = (time >> self.shift).saturating_sub(self.mask / 2);
+    pub fn turn_to(&mut self, time: Time) {
+        let middle = self.bucket_of(time).saturating_sub(self.mask / 2);
         self.bucket = self.bucket.max(middle);
     }
 
@@ -176,7 +184,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             return false;
         };
         // The wheel is empty: jump so that the first far entry is the next bucket's.
-        self.bucket = (time >> self.shift) - 1;
+        self.bucket = self.bucket_of(*time) - 1;
         true
     }
 
@@ -205,7 +213,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
         // A far event may be within the wheel now, or in this very bucket.
         while let Some(&Reverse((time, _, slot))) = self.far.peek() {
-            let bucket = time >> self.shift;
+            let bucket = self.bucket_of(time);
             if bucket - self.bucket > self.mask {
                 break;
             }
@@ -260,13 +268,14 @@ mod tests {
     #[test]
     fn pops_in_order_of_time() {
         let mut rng = Rng::new(3, "calendar");
-        for spacing in [64, 1000, 1 << 20] {
-            let mut calendar = Calendar::<u32, 3>::new(spacing, spacing * 2000);
-            let mut want: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-            let mut now = 0;
+        for spacing in [64, 1000, 1 << 20].map(Span::from_nanos) {
+            let mut calendar = Calendar::<u32, 3>::new(spacing, 2000 * spacing);
+            let mut want: BinaryHeap<Reverse<Time>> = BinaryHeap::new();
+            let mut now = Time::ZERO;
             for i in 0..20_000u32 {
-                let reach = [0, spacing, spacing * 100, spacing * 100_000][i as usize % 4];
-                let time = now + (rng.uniform() * reach as f64) as u64;
+                let reach = [0, 1, 100, 100_000][i as usize % 4] * spacing;
+                let ahead = (rng.uniform() * reach.as_nanos_f64()) as u64;
+                let time = now + Span::from_nanos(ahead);
                 calendar.push(time, i);
                 want.push(Reverse(time));
                 if i % 3 != 0 {
@@ -286,9 +295,9 @@ mod tests {
 
     #[test]
     fn events_of_one_time_keep_their_order() {
-        let mut calendar = Calendar::<i32, 4>::new(1000, 1_000_000);
+        let mut calendar = Calendar::<i32, 4>::new(Span::from_micros(1), Span::from_millis(1));
         for i in 0..50 {
-            calendar.push(5_000, i);
+            calendar.push(Time::from_nanos(5_000), i);
         }
         let order: Vec<i32> = std::iter::from_fn(|| calendar.pop().map(|e| e.event)).collect();
         assert_eq!(order, (0..50).collect::<Vec<_>>());
@@ -296,8 +305,8 @@ mod tests {
 
     #[test]
     fn a_lone_far_event_is_found_without_turning_the_wheel() {
-        let mut calendar = Calendar::<char>::new(64, 1 << 16);
-        calendar.push(3_600_000_000_000, 'x');
+        let mut calendar = Calendar::<char>::new(Span::from_nanos(64), Span::from_nanos(1 << 16));
+        calendar.push(Time::ZERO + Span::from_secs(3600), 'x');
         assert_eq!(calendar.pop().map(|e| e.event), Some('x'));
         assert!(calendar.pop().is_none());
     }

@@ -3,29 +3,29 @@
 use std::collections::VecDeque;
 
 use forebay_trace::Call;
-use forebay_units::Span;
+use forebay_units::{Span, Time};
 
 /// One call. Its packets arrive in the order in which they were sent: they have one way.
 #[derive(Clone, Debug, Default)]
-struct Line {
+struct CallState {
     /// Number of the next packet.
     next: u32,
     /// Number and time of those under way.
-    under_way: VecDeque<(u32, u64)>,
-    last_ns: Option<u64>,
+    under_way: VecDeque<(u32, Time)>,
+    last_delay: Option<Span>,
     seen: Call,
 }
 
 /// The calls of one traffic.
-pub struct Calls(Vec<Line>);
+pub struct Calls(Vec<CallState>);
 
 impl Calls {
     pub fn new(calls: u32) -> Calls {
-        Calls(vec![Line::default(); calls as usize])
+        Calls(vec![CallState::default(); calls as usize])
     }
 
     /// A packet leaves its source; returns its number.
-    pub fn sent(&mut self, call: u32, now: u64) -> u32 {
+    pub fn sent(&mut self, call: u32, now: Time) -> u32 {
         let line = &mut self.0[call as usize];
         let number = line.next;
         line.next = number.wrapping_add(1);
@@ -35,21 +35,21 @@ impl Calls {
 
     /// The packet of this number reaches its sink. It counts where it does so within the window,
     /// and what is missing before it likewise.
-    pub fn received(&mut self, call: u32, number: u32, now: u64, counts: bool) {
+    pub fn received(&mut self, call: u32, number: u32, now: Time, counts: bool) {
         let line = &mut self.0[call as usize];
         while let Some((first, at)) = line.under_way.pop_front() {
             if first != number {
                 line.seen.lost += u64::from(counts);
                 continue;
             }
-            let delay_ns = now - at;
-            let before = line.last_ns.replace(delay_ns);
+            let delay = now - at;
+            let before = line.last_delay.replace(delay);
             if counts {
                 line.seen.received += 1;
-                line.seen.delays = line.seen.delays + Span::from_nanos(delay_ns);
+                line.seen.delays += delay;
                 if let Some(before) = before.filter(|_| line.seen.received > 1) {
-                    let change = Span::from_nanos(before.abs_diff(delay_ns));
-                    line.seen.changes = line.seen.changes + change;
+                    let change = before.abs_diff(delay);
+                    line.seen.changes += change;
                 }
             }
             return;
@@ -69,13 +69,15 @@ mod tests {
     #[test]
     fn times_changes_and_gaps_are_those_by_hand() {
         let mut calls = Calls::new(2);
-        let numbers: Vec<u32> = (0..6).map(|i| calls.sent(1, 100 * i)).collect();
+        let numbers: Vec<u32> = (0..6)
+            .map(|i| calls.sent(1, Time::from_nanos(100 * i)))
+            .collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
         // Before the window; then delays of 50, 20 and 30 ns with one packet missing.
-        calls.received(1, 0, 70, false);
-        calls.received(1, 1, 150, true);
-        calls.received(1, 3, 320, true);
-        calls.received(1, 4, 430, true);
+        calls.received(1, 0, Time::from_nanos(70), false);
+        calls.received(1, 1, Time::from_nanos(150), true);
+        calls.received(1, 3, Time::from_nanos(320), true);
+        calls.received(1, 4, Time::from_nanos(430), true);
         let seen: Vec<Call> = calls.seen().collect();
         assert_eq!(seen[0], Call::default());
         assert_eq!((seen[1].received, seen[1].lost), (3, 1));

@@ -28,21 +28,20 @@ use forebay_trace::{
     mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
 };
 use forebay_units::cast::whole_u64;
-use forebay_units::{ParamError, Time};
+use forebay_units::{ParamError, Span, Time};
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
-use crate::events::{EventQueue, Lines, Ties};
-use crate::external::External;
+use crate::events::{EventQueue, LineCounts, Ties};
+use crate::external::PendingOutcomes;
 use crate::line::Wire;
-use crate::network::Network;
+use crate::network::NetworkState;
 use crate::number::count;
 use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
 use crate::steps::{LineBack, LinkSteps};
-use crate::tcp::NEVER;
 use crate::Watch;
 
 pub use dumbbell::Dumbbell;
@@ -68,7 +67,7 @@ pub trait Topology: Sized {
     /// `ports` are those of the links, in order, and `lines_back` the ways back along them.
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Self;
@@ -83,14 +82,14 @@ pub trait Topology: Sized {
 
     /// Lets pass all that happens at the links before `links_before`, and at packets that reach a
     /// station before `arrivals_before`.
-    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64);
+    fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time);
 
     /// Lets ACKs cross that have reached a line back before this time, where nothing meets them
     /// there.
-    fn cross_back(&mut self, hosts: &mut Hosts, before: u64);
+    fn cross_back(&mut self, hosts: &mut Hosts, before: Time);
 
     /// When the next ACK reaches its sender.
-    fn next_ack(&self) -> u64;
+    fn next_ack(&self) -> Time;
 
     /// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
     /// there is one. Returns their number.
@@ -101,13 +100,13 @@ pub trait Topology: Sized {
 }
 
 /// A run of a scenario over links of this kind.
-pub struct Engine<T> {
+pub struct PacketEngine<T> {
     scenario: Arc<Scenario>,
     hosts: Hosts,
     links: T,
     /// How many changes of the scenario have been made.
     changed: usize,
-    end: u64,
+    end: Time,
     goodput: GoodputRecorder,
     /// By flow, for `goodput`.
     totals: Vec<u64>,
@@ -115,7 +114,7 @@ pub struct Engine<T> {
     goodput_every: u64,
 }
 
-impl<T: Topology> Engine<T> {
+impl<T: Topology> PacketEngine<T> {
     /// `queues` are those of the links, in order.
     pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<Packet>>, seed: u64) -> Self {
         let whole = Arc::clone(&scenario);
@@ -127,40 +126,39 @@ impl<T: Topology> Engine<T> {
         let ports = ports(scenario, queues, settings);
         let line_back = |(number, link): (usize, &Link)| {
             let rate = link.rate_back.unwrap_or(link.rate);
-            let wire = Wire::new(rate.as_bps(), link.delay.as_nanos());
+            let wire = Wire::new(rate, link.delay);
             let steps = LinkSteps::of(scenario, number);
             LineBack::new(wire, link.rate_back.is_some(), &steps)
         };
         let lines_back = scenario.all_links().enumerate().map(line_back).collect();
-        let network = Network::new(scenario, seed);
-        let (start, end) = scenario.measure;
-        let samples = scenario.duration.as_nanos() / scenario.sample.as_nanos();
+        let network = NetworkState::new(scenario, seed);
+        let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
         let flows = network.classes.iter().map(|class| class.count);
-        let duration_ns = scenario.duration.as_nanos();
+        let over = Time::ZERO + scenario.duration;
         let kinds = network.pair_classes();
-        let lines = Lines {
+        let lines = LineCounts {
             late: kinds + T::ONWARD_LINES,
             prompt: T::PROMPT_LINES * kinds,
         };
         let lines = lines.or_none();
-        let mut engine = Engine {
+        let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back),
             changed: 0,
-            end: duration_ns,
+            end: over,
             hosts: Hosts {
                 arrivals: event_queue(scenario, &network, lines),
                 late_lines: lines.late,
                 prompt_lines: T::PROMPT_LINES,
-                lookahead_ns: 0,
+                lookahead: Span::ZERO,
                 // 1 ms wide, past the longest timeout of a minute.
-                alarms: Calendar::new(1 << 20, 65_000_000_000),
-                agenda: Agenda::new(scenario.sample.as_nanos(), duration_ns),
+                alarms: Calendar::new(Span::from_nanos(1 << 20), Span::from_secs(65)),
+                agenda: Agenda::new(Time::ZERO + scenario.sample, over),
                 blocks: BlockStore::default(),
-                window: (start.as_nanos(), end.as_nanos()),
+                window: scenario.measure,
                 segments: Vec::new(),
-                external: External::new(network.external_flows(), network.flows.len()),
+                external: PendingOutcomes::new(network.external_flows(), network.flows.len()),
                 network,
             },
             totals: Vec::new(),
@@ -194,9 +192,9 @@ impl<T: Topology> Engine<T> {
     }
 
     /// Runs on until just after `until`, and not past the end; whether nobody cancelled it.
-    pub fn run_until(&mut self, until: u64, watch: &Watch) -> bool {
+    pub fn run_until(&mut self, until: Time, watch: &Watch) -> bool {
         let until = until.min(self.end);
-        self.hosts.agenda.over = until + 1;
+        self.hosts.agenda.over = until.just_after();
         self.hosts.agenda.refresh();
         let mut since_watch = 0;
         loop {
@@ -213,16 +211,17 @@ impl<T: Topology> Engine<T> {
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
-                watch.now_ns.store(first.min(until), Ordering::Relaxed);
+                watch.set_now(first.min(until));
                 if watch.cancel.load(Ordering::Relaxed) {
                     return false;
                 }
             }
         }
         if until == self.end {
-            self.links.advance(&mut self.hosts, until + 1, until + 1);
+            let end = until.just_after();
+            self.links.advance(&mut self.hosts, end, end);
         }
-        watch.now_ns.store(until, Ordering::Relaxed);
+        watch.set_now(until);
         true
     }
 
@@ -232,15 +231,13 @@ impl<T: Topology> Engine<T> {
         let network = &self.hosts.network;
         let mut delivered = vec![0; network.flows.len()];
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
-            delivered[flow.owner as usize] += receiver.delivered_bytes;
+            delivered[flow.owner.index()] += receiver.delivered_bytes;
         }
         let crossing = |link: usize| {
             let classes = network.classes.iter().enumerate();
             let crossing = classes.filter(move |(_, class)| class.links.contains(&link));
-            crossing.flat_map(|(traffic, class)| {
-                let flows = class.first..class.first + class.count;
-                flows.map(move |flow| (traffic, flow as usize))
-            })
+            crossing
+                .flat_map(|(traffic, class)| class.flows().map(move |flow| (traffic, flow.index())))
         };
         let goodput = &self.goodput;
         let traces = self
@@ -295,8 +292,8 @@ impl<T: Topology> Engine<T> {
 
     /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
     #[inline(never)]
-    fn handle_single(&mut self, now: u64) {
-        let Engine { hosts, links, .. } = self;
+    fn handle_single(&mut self, now: Time) {
+        let PacketEngine { hosts, links, .. } = self;
         if now == hosts.agenda.change {
             links.advance(hosts, now, now);
             links.cross_back(hosts, now);
@@ -305,26 +302,24 @@ impl<T: Topology> Engine<T> {
             links.advance(hosts, now, now);
             for port in links.ports_mut() {
                 if tick_of(port) == now {
-                    port.bottleneck
-                        .discipline
-                        .handle_timeout(Time::from_nanos(now));
+                    port.bottleneck.discipline.handle_timeout(now);
                 }
             }
             self.hosts.agenda.tick = self.next_tick();
         } else if now == hosts.agenda.line_back {
-            links.cross_back(hosts, now + 1);
+            links.cross_back(hosts, now.just_after());
         } else if now == hosts.agenda.sample {
-            links.advance(hosts, now + 1, now);
+            links.advance(hosts, now.just_after(), now);
             self.sample(now);
         } else if now == hosts.agenda.alarm {
             self.handle_alarm(now);
         } else {
-            links.advance(hosts, now + 1, now + 1);
+            links.advance(hosts, now.just_after(), now.just_after());
         }
     }
 
-    fn sample(&mut self, now: u64) {
-        let Engine {
+    fn sample(&mut self, now: Time) {
+        let PacketEngine {
             scenario,
             hosts,
             links,
@@ -338,9 +333,9 @@ impl<T: Topology> Engine<T> {
                 hosts.blocks.take(blocks);
             }
         }
-        let sample_ns = scenario.sample.as_nanos();
-        hosts.agenda.sample += sample_ns;
-        if (now / sample_ns).is_multiple_of(self.goodput_every) {
+        hosts.agenda.sample += scenario.sample;
+        let samples = now.since_start() / scenario.sample;
+        if samples.is_multiple_of(self.goodput_every) {
             self.sample_goodput();
         }
     }
@@ -352,17 +347,17 @@ impl<T: Topology> Engine<T> {
         self.totals.clear();
         self.totals.resize(flows as usize, 0);
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
-            self.totals[flow.owner as usize] += receiver.delivered_bytes + receiver.outside_bytes;
+            self.totals[flow.owner.index()] += receiver.delivered_bytes + receiver.outside_bytes;
         }
         self.goodput.row(&self.totals);
     }
 
-    fn handle_alarm(&mut self, now: u64) {
-        let Engine { hosts, links, .. } = self;
+    fn handle_alarm(&mut self, now: Time) {
+        let PacketEngine { hosts, links, .. } = self;
         let alarm = hosts.alarms.pop().map(|entry| entry.event);
         // All but a retransmission timer may have to do with a receiver.
         if !T::LOOKS_AHEAD || !matches!(alarm, Some(Alarm::Retransmit(_))) {
-            links.advance(hosts, now + 1, now);
+            links.advance(hosts, now.just_after(), now);
         }
         match alarm {
             Some(Alarm::Retransmit(flow)) => hosts.check_timer(now, flow),
@@ -386,16 +381,16 @@ impl<T: Topology> Engine<T> {
                 }
             }
         });
-        hosts.agenda.alarm = next.map_or(NEVER, |entry| entry.time);
+        hosts.agenda.alarm = next.map_or(Time::NEVER, |entry| entry.time);
     }
 
-    fn next_tick(&self) -> u64 {
+    fn next_tick(&self) -> Time {
         self.links
             .ports()
             .iter()
             .map(tick_of)
             .min()
-            .unwrap_or(NEVER)
+            .unwrap_or(Time::NEVER)
     }
 }
 
@@ -424,7 +419,7 @@ pub fn queues(
 
 /// Completes what each link has recorded of the traffic that crosses it: what senders sent, and
 /// round trips.
-fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
+fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &NetworkState) {
     let met: Vec<Vec<TrafficTrace>> = traces
         .iter_mut()
         .map(|trace| std::mem::take(&mut trace.traffic))
@@ -458,8 +453,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
     let port = |((number, link), queue): ((usize, &Link), Queue<Packet>)| {
         let steps = LinkSteps::of(scenario, number);
-        let delay_ns = link.delay.as_nanos();
-        let mut port = Port::new(queue, settings, link.capacity(), delay_ns, &steps);
+        let mut port = Port::new(queue, settings, link.capacity(), link.delay, &steps);
         if told_apart {
             port.bottleneck
                 .record
@@ -477,14 +471,14 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
 }
 
 /// When a port's law wants to be called.
-fn tick_of(port: &Port) -> u64 {
+fn tick_of(port: &Port) -> Time {
     let due = port.bottleneck.discipline.poll_timeout();
-    due.map_or(NEVER, Time::as_nanos)
+    due.unwrap_or(Time::NEVER)
 }
 
 /// A queue with a prompt delay line for each kind of pair.
-fn one_line_each(scenario: &Scenario, network: &Network) -> EventQueue<Packet> {
-    let lines = Lines {
+fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Packet> {
+    let lines = LineCounts {
         late: 0,
         prompt: network.pair_classes(),
     };
@@ -493,14 +487,17 @@ fn one_line_each(scenario: &Scenario, network: &Network) -> EventQueue<Packet> {
 
 /// A queue of packets; the calendar's buckets hold about one packet each and reach past most round
 /// trips.
-fn event_queue(scenario: &Scenario, network: &Network, lines: Lines) -> EventQueue<Packet> {
+fn event_queue(
+    scenario: &Scenario,
+    network: &NetworkState,
+    lines: LineCounts,
+) -> EventQueue<Packet> {
     let rates = scenario.all_links().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
-    let spacing_ns = 1e9 / packets_per_sec;
     EventQueue::new(
-        whole_u64(spacing_ns),
-        500_000_000,
+        Span::from_nanos(whole_u64(1e9 / packets_per_sec)),
+        Span::from_millis(500),
         lines,
         if network.pair_classes() <= PROMPT_FIRST_CLASSES {
             Ties::PromptFirst

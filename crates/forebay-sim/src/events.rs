@@ -4,7 +4,7 @@
 //! Events enter a delay line in order of time and leave it in that order, so the queue compares
 //! its head alone. It knows the events behind the head, so it can fetch their memory early.
 
-use forebay_units::Ring;
+use forebay_units::{Ring, Span, Time};
 
 use crate::calendar::{Calendar, Entry};
 use crate::number::index;
@@ -27,23 +27,23 @@ pub enum Ties {
 
 /// How many delay lines a queue has. Late ones have the lower numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineCounts {
     /// For events that waited, and take their place in a tie by that.
     pub late: usize,
     pub prompt: usize,
 }
 
-impl Lines {
+impl LineCounts {
     fn count(self) -> usize {
         self.late + self.prompt
     }
 
     /// These, or none where they are more than a queue can have: all events wait in its calendar
     /// then.
-    pub fn or_none(self) -> Lines {
+    pub fn or_none(self) -> LineCounts {
         match self.count() <= MOST_LINES {
             true => self,
-            false => Lines::default(),
+            false => LineCounts::default(),
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct EventQueue<E> {
     heads: Box<[Head; NODES]>,
     leaves: usize,
     /// The line with the highest number stands first.
-    lines: Vec<Line<E>>,
+    lines: Vec<DelayLine<E>>,
     /// Leaves below are those of prompt lines.
     prompt: usize,
     ties: Ties,
@@ -87,8 +87,9 @@ const RUN_LEAVES: usize = 8;
 
 const EMPTY: Head = Head::MAX;
 
-/// Next time of a queue without events: past the end of every run (208 days).
-pub const NEVER: u64 = EMPTY >> LEAF_BITS;
+/// The next time of a queue without events. No run lasts so long (208 days), and what is put off
+/// for longer comes just before it.
+const HORIZON: Time = Time::from_nanos(EMPTY >> LEAF_BITS);
 
 #[derive(Clone, Copy)]
 struct Queued<E> {
@@ -96,25 +97,25 @@ struct Queued<E> {
     pushed: u32,
 }
 
-struct Line<E> {
+struct DelayLine<E> {
     queue: Ring<Entry<Queued<E>>>,
     /// Time of the last event that entered.
-    last: u64,
+    last: Time,
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// A queue with this many lines; what is not on them is about `spacing_ns` apart and mostly
-    /// within `horizon_ns`.
+    /// A queue with this many lines; what is not on them is about `spacing` apart and mostly
+    /// within `horizon`.
     ///
     /// # Panics
     /// With more than 512 lines.
-    pub fn new(spacing_ns: u64, horizon_ns: u64, lines: Lines, ties: Ties, fetches: bool) -> Self {
+    pub fn new(spacing: Span, horizon: Span, lines: LineCounts, ties: Ties, fetches: bool) -> Self {
         let count = lines.count();
         assert!(count <= MOST_LINES, "{count} lines");
         let leaves = (count + 1).next_power_of_two();
-        let line = || Line {
+        let line = || DelayLine {
             queue: Ring::new(),
-            last: 0,
+            last: Time::ZERO,
         };
         EventQueue {
             heads: Box::new([EMPTY; NODES]),
@@ -125,18 +126,18 @@ impl<E: Copy> EventQueue<E> {
             fetches,
             pushed: 0,
             calendar_first: 0,
-            calendar: Calendar::new(spacing_ns, horizon_ns),
+            calendar: Calendar::new(spacing, horizon),
         }
     }
 
-    /// Time of the next event; [`NEVER`] if there is none.
+    /// Time of the next event; past the end of every run if there is none.
     #[inline(always)]
-    pub fn next_time(&self) -> u64 {
-        self.heads[1] >> LEAF_BITS
+    pub fn next_time(&self) -> Time {
+        time_of(self.heads[1])
     }
 
     /// Adds an event to the calendar.
-    pub fn push(&mut self, time: u64, event: E) {
+    pub fn push(&mut self, time: Time, event: E) {
         let pushed = self.number();
         self.push_to_calendar(time, event, pushed);
     }
@@ -144,7 +145,7 @@ impl<E: Copy> EventQueue<E> {
     /// Adds an event behind the others of `line`; one that overtakes goes to the calendar, and
     /// so does every event of a line that is not there.
     #[inline(always)]
-    pub fn push_on(&mut self, line: usize, time: u64, event: E) {
+    pub fn push_on(&mut self, line: usize, time: Time, event: E) {
         let pushed = self.number();
         let leaf = self.lines.len().wrapping_sub(1).wrapping_sub(line);
         let Some(line) = self.lines.get_mut(leaf) else {
@@ -166,7 +167,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// The next event and its time.
     #[inline(always)]
-    pub fn peek(&mut self) -> Option<(u64, &E)> {
+    pub fn peek(&mut self) -> Option<(Time, &E)> {
         let entry = match self.lines.get(leaf_of(self.heads[1])) {
             Some(line) => line.queue.get(0),
             None => peek_at(&mut self.calendar),
@@ -198,15 +199,15 @@ impl<E: Copy> EventQueue<E> {
     #[inline(always)]
     pub fn take_before(
         &mut self,
-        mut before: u64,
-        mut each: impl FnMut(u64, &E, Option<&E>) -> u64,
+        mut before: Time,
+        mut each: impl FnMut(Time, &E, Option<&E>) -> Time,
     ) {
         while self.next_time() < before {
             let leaf = leaf_of(self.heads[1]);
             // With many lines the next event is another's as a rule.
             let others = match self.leaves <= RUN_LEAVES {
                 true => self.second(leaf),
-                false => 0,
+                false => Time::ZERO,
             };
             let fetches = self.fetches;
             let EventQueue {
@@ -217,7 +218,7 @@ impl<E: Copy> EventQueue<E> {
             } = self;
             let mut line = lines.get_mut(leaf);
             // The first is the next event of all, also where another has the same time.
-            let mut limit = EMPTY;
+            let mut limit = Time::NEVER;
             let next = loop {
                 let from_calendar;
                 let run = match &line {
@@ -269,14 +270,14 @@ impl<E: Copy> EventQueue<E> {
 
     /// Time of the first event that is not at this leaf.
     #[inline(always)]
-    fn second(&self, leaf: usize) -> u64 {
+    fn second(&self, leaf: usize) -> Time {
         let mut at = (self.leaves + leaf) % NODES;
         let mut second = EMPTY;
         while at > 1 {
             second = second.min(self.heads[at ^ 1]);
             at /= 2;
         }
-        second >> LEAF_BITS
+        time_of(second)
     }
 
     #[inline(always)]
@@ -288,7 +289,7 @@ impl<E: Copy> EventQueue<E> {
 
     #[cold]
     #[inline(never)]
-    fn push_to_calendar(&mut self, time: u64, event: E, pushed: u32) {
+    fn push_to_calendar(&mut self, time: Time, event: E, pushed: u32) {
         let leaf = self.lines.len();
         if self.heads[self.leaves + leaf] == EMPTY {
             self.calendar.turn_to(time);
@@ -323,7 +324,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// A line is no longer empty.
     #[inline(never)]
-    fn wake(&mut self, leaf: usize, time: u64) {
+    fn wake(&mut self, leaf: usize, time: Time) {
         self.set_head(leaf, head(time, leaf));
     }
 
@@ -370,7 +371,12 @@ fn drop_first<E: Copy>(calendar: &mut Calendar<Queued<E>>) {
 /// out wrong.
 #[cold]
 #[inline(never)]
-fn pushed_first<E: Copy>(lines: &[Line<E>], calendar_first: u32, one: Head, other: Head) -> Head {
+fn pushed_first<E: Copy>(
+    lines: &[DelayLine<E>],
+    calendar_first: u32,
+    one: Head,
+    other: Head,
+) -> Head {
     let pushed = |head| match lines.get(leaf_of(head)) {
         Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
         None => calendar_first,
@@ -382,8 +388,14 @@ fn pushed_first<E: Copy>(lines: &[Line<E>], calendar_first: u32, one: Head, othe
 }
 
 #[inline(always)]
-fn head(time: u64, leaf: usize) -> Head {
-    time.min(NEVER - 1) << LEAF_BITS | leaf as Head
+fn head(time: Time, leaf: usize) -> Head {
+    let latest = HORIZON.as_nanos() - 1;
+    time.as_nanos().min(latest) << LEAF_BITS | leaf as Head
+}
+
+#[inline(always)]
+fn time_of(head: Head) -> Time {
+    Time::from_nanos(head >> LEAF_BITS)
 }
 
 #[inline(always)]
@@ -401,12 +413,18 @@ mod tests {
     fn check(late: usize, prompt: usize, ties: Ties) {
         let lines = late + prompt;
         let mut rng = Rng::new(9, "events");
-        let mut events = EventQueue::new(1000, 1_000_000, Lines { late, prompt }, ties, true);
-        let mut waiting: Vec<(u64, u32)> = Vec::new();
-        let mut now = 0;
+        let mut events = EventQueue::new(
+            Span::from_micros(1),
+            Span::from_millis(1),
+            LineCounts { late, prompt },
+            ties,
+            true,
+        );
+        let mut waiting: Vec<(Time, u32)> = Vec::new();
+        let mut now = Time::ZERO;
         for i in 0..20_000 {
             // Coarse, so that there are ties.
-            let time = now + 500 * (rng.uniform() * 40.0) as u64;
+            let time = now + Span::from_nanos(500 * (rng.uniform() * 40.0) as u64);
             match i as usize % (lines + 2) {
                 0 => events.push(time, i),
                 // A line that is not there is one of these.
@@ -420,11 +438,11 @@ mod tests {
         while !waiting.is_empty() {
             take(&mut events, &mut waiting, ties);
         }
-        assert_eq!(events.next_time(), NEVER);
+        assert_eq!(events.next_time(), HORIZON);
         assert!(next(&mut events).is_none());
     }
 
-    fn take(events: &mut EventQueue<u32>, waiting: &mut Vec<(u64, u32)>, ties: Ties) -> u64 {
+    fn take(events: &mut EventQueue<u32>, waiting: &mut Vec<(Time, u32)>, ties: Ties) -> Time {
         let first = *waiting.iter().min().expect("one was pushed");
         assert_eq!(events.next_time(), first.0);
         let (time, got) = next(events).expect("one was pushed");
@@ -436,7 +454,7 @@ mod tests {
         time
     }
 
-    fn next<E: Copy>(events: &mut EventQueue<E>) -> Option<(u64, E)> {
+    fn next<E: Copy>(events: &mut EventQueue<E>) -> Option<(Time, E)> {
         let next = events.peek().map(|(time, event)| (time, *event));
         events.pop(|_| {});
         next
@@ -453,15 +471,22 @@ mod tests {
     #[test]
     fn ties_have_their_order() {
         let order = |ties| {
-            let lines = Lines { late: 2, prompt: 2 };
-            let mut events = EventQueue::new(1000, 1_000_000, lines, ties, true);
-            events.push(5, 'a');
-            events.push_on(1, 5, 'b');
-            events.push_on(2, 5, 'c');
-            events.push_on(3, 5, 'd');
-            events.push_on(0, 5, 'e');
-            events.push_on(2, 5, 'f');
-            events.push(5, 'g');
+            let lines = LineCounts { late: 2, prompt: 2 };
+            let mut events = EventQueue::new(
+                Span::from_micros(1),
+                Span::from_millis(1),
+                lines,
+                ties,
+                true,
+            );
+            let at = Time::from_nanos(5);
+            events.push(at, 'a');
+            events.push_on(1, at, 'b');
+            events.push_on(2, at, 'c');
+            events.push_on(3, at, 'd');
+            events.push_on(0, at, 'e');
+            events.push_on(2, at, 'f');
+            events.push(at, 'g');
             let pop = || next(&mut events).map(|(_, event)| event);
             std::iter::from_fn(pop).collect::<String>()
         };

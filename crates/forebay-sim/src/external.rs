@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use forebay_aqm::{Drop, Ecn, TrafficClass};
 use forebay_units::{Span, Time};
 
+use crate::ids::FlowId;
 use crate::number::count;
 use crate::packet::Packet;
 
@@ -53,7 +54,7 @@ pub enum Loss {
 
 /// What has become of a packet that the caller has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PacketOutcome {
     pub at: Time,
     pub flow: u32,
     pub from: End,
@@ -95,12 +96,12 @@ pub struct QueueEvent {
 }
 
 /// What the caller has not been told yet.
-pub struct External {
+pub struct PendingOutcomes {
     /// By the caller's number of a flow.
-    pub flows: Vec<u32>,
+    pub flows: Vec<FlowId>,
     /// The caller's numbers, by flow; empty where the caller has none.
     numbers: Vec<u32>,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting: BinaryHeap<Reverse<PendingOutcome>>,
     pushed: u64,
 }
 
@@ -115,48 +116,48 @@ fn end_of(packet: &Packet) -> End {
     }
 }
 
-struct Waiting {
-    at: u64,
+struct PendingOutcome {
+    at: Time,
     /// Outcomes of one time keep the order in which they were found.
     pushed: u64,
     packet: Packet,
     fate: Result<Ecn, Loss>,
 }
 
-impl Waiting {
-    fn key(&self) -> (u64, u64) {
+impl PendingOutcome {
+    fn key(&self) -> (Time, u64) {
         (self.at, self.pushed)
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for PendingOutcome {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for PendingOutcome {}
 
-impl PartialOrd for Waiting {
+impl PartialOrd for PendingOutcome {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
+impl Ord for PendingOutcome {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl External {
+impl PendingOutcomes {
     /// `flows` are those of the caller, in order, of so many in all.
-    pub fn new(flows: Vec<u32>, all: usize) -> External {
+    pub fn new(flows: Vec<FlowId>, all: usize) -> PendingOutcomes {
         let mut numbers = vec![u32::MAX; if flows.is_empty() { 0 } else { all }];
         for (number, flow) in flows.iter().enumerate() {
-            numbers[*flow as usize] = count(number);
+            numbers[flow.index()] = count(number);
         }
-        External {
+        PendingOutcomes {
             flows,
             numbers,
             waiting: BinaryHeap::new(),
@@ -165,10 +166,10 @@ impl External {
     }
 
     /// The caller is to be told of this.
-    pub fn push(&mut self, at: u64, packet: Packet, fate: Result<Ecn, Loss>) {
+    pub fn push(&mut self, at: Time, packet: Packet, fate: Result<Ecn, Loss>) {
         let pushed = self.pushed;
         self.pushed += 1;
-        self.waiting.push(Reverse(Waiting {
+        self.waiting.push(Reverse(PendingOutcome {
             at,
             pushed,
             packet,
@@ -182,7 +183,7 @@ impl External {
         QueueEvent {
             at,
             link,
-            flow: self.numbers[packet.flow as usize],
+            flow: self.numbers[packet.flow.index()],
             from: end_of(&packet),
             number: packet.seq,
             bytes: packet.bytes,
@@ -192,17 +193,17 @@ impl External {
     }
 
     /// When the first of it happens, or has happened.
-    pub fn next_time(&self) -> u64 {
+    pub fn next_time(&self) -> Time {
         let next = self.waiting.peek();
-        next.map_or(u64::MAX, |Reverse(next)| next.at)
+        next.map_or(Time::NEVER, |Reverse(next)| next.at)
     }
 
     /// The first of it.
-    pub fn pop(&mut self) -> Option<Outcome> {
+    pub fn pop(&mut self) -> Option<PacketOutcome> {
         let Reverse(next) = self.waiting.pop()?;
-        Some(Outcome {
-            at: Time::from_nanos(next.at),
-            flow: self.numbers[next.packet.flow as usize],
+        Some(PacketOutcome {
+            at: next.at,
+            flow: self.numbers[next.packet.flow.index()],
             from: end_of(&next.packet),
             number: next.packet.seq,
             fate: next.fate,

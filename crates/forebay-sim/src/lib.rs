@@ -6,6 +6,7 @@ pub mod calls;
 mod engine;
 pub mod events;
 mod external;
+pub mod ids;
 mod line;
 mod network;
 mod number;
@@ -17,11 +18,11 @@ pub mod steps;
 mod tcp;
 pub mod traffic;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use engine::{Dumbbell, Engine, Mesh};
-pub use external::{End, Loss, Outcome, Outgoing, QueueAction, QueueEvent};
+use engine::{Dumbbell, Mesh, PacketEngine};
+pub use external::{End, Loss, Outgoing, PacketOutcome, QueueAction, QueueEvent};
 use forebay_aqm::Aqm;
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
@@ -39,9 +40,21 @@ pub const LAW_STREAM: &str = "law";
 #[derive(Debug, Default)]
 pub struct Watch {
     /// How far virtual time has come, in ns.
-    pub now_ns: AtomicU64,
+    now: AtomicU64,
     /// Set to end the run early.
     pub cancel: AtomicBool,
+}
+
+impl Watch {
+    /// How far virtual time has come.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Shows how far virtual time has come.
+    pub fn set_now(&self, now: Time) {
+        self.now.store(now.as_nanos(), Ordering::Relaxed);
+    }
 }
 
 /// Runs one simulation with `aqm` at every queue under test: the same scenario, law and seed give
@@ -58,8 +71,8 @@ pub fn run(
     let queues = engine::queues(scenario, aqm, seed)?;
     let scenario = Arc::new(scenario.clone());
     Ok(match scenario.links.is_empty() {
-        true => Engine::<Dumbbell>::new(scenario, queues, seed).run(watch),
-        false => Engine::<Mesh>::new(scenario, queues, seed).run(watch),
+        true => PacketEngine::<Dumbbell>::new(scenario, queues, seed).run(watch),
+        false => PacketEngine::<Mesh>::new(scenario, queues, seed).run(watch),
     })
 }
 
@@ -74,8 +87,8 @@ fn is_external(scenario: &Scenario) -> bool {
 pub struct Session(Stepped);
 
 enum Stepped {
-    Dumbbell(Box<Engine<Dumbbell>>),
-    Mesh(Box<Engine<Mesh>>),
+    Dumbbell(Box<PacketEngine<Dumbbell>>),
+    Mesh(Box<PacketEngine<Mesh>>),
 }
 
 impl Session {
@@ -89,8 +102,8 @@ impl Session {
         // What the caller sends can fall between any two events, so that none may be ahead.
         Ok(Session(
             match scenario.links.is_empty() && !is_external(&scenario) {
-                true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
-                false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
+                true => Stepped::Dumbbell(Box::new(PacketEngine::new(scenario, queues, seed))),
+                false => Stepped::Mesh(Box::new(PacketEngine::new(scenario, queues, seed))),
             },
         ))
     }
@@ -99,8 +112,8 @@ impl Session {
     pub fn run_until(&mut self, until: Time) {
         let watch = Watch::default();
         match &mut self.0 {
-            Stepped::Dumbbell(engine) => engine.run_until(until.as_nanos(), &watch),
-            Stepped::Mesh(engine) => engine.run_until(until.as_nanos(), &watch),
+            Stepped::Dumbbell(engine) => engine.run_until(until, &watch),
+            Stepped::Mesh(engine) => engine.run_until(until, &watch),
         };
     }
 
@@ -126,9 +139,9 @@ impl Session {
 
     /// Runs on to the next outcome of a packet of the caller; `None` where there is none up to and at
     /// `until`, or the end.
-    pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
+    pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         match &mut self.0 {
-            Stepped::Mesh(engine) => engine.next_outcome(until.as_nanos()),
+            Stepped::Mesh(engine) => engine.next_outcome(until),
             Stepped::Dumbbell(_) => {
                 self.run_until(until);
                 None

@@ -1,6 +1,8 @@
 //! A link that delays but never drops: serialisation, queueing behind what went before, and
 //! propagation. Packets enter in order of time, so no event is needed: it is arithmetic.
 
+use forebay_units::{Rate, Span, Time};
+
 use crate::packet::HEADER_BYTES;
 
 /// Fixed-point binary digits of the time per byte.
@@ -11,47 +13,47 @@ const FRACTION: u32 = 20;
 pub struct Wire {
     /// ns per byte, in units of 2^-20.
     per_byte: u64,
-    pub delay_ns: u64,
+    pub delay: Span,
     /// Serialisation of an ACK.
-    pub ack_ns: u64,
+    pub ack: Span,
 }
 
 impl Wire {
-    pub fn new(rate_bps: u64, delay_ns: u64) -> Wire {
-        let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate_bps);
+    pub fn new(rate: Rate, delay: Span) -> Wire {
+        let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate.as_bps());
         let mut wire = Wire {
             per_byte: u64::try_from(per_byte).expect("a rate of 1 bit/s leaves it at 2^53"),
-            delay_ns,
-            ack_ns: 0,
+            delay,
+            ack: Span::ZERO,
         };
-        wire.ack_ns = wire.serialisation_ns(HEADER_BYTES);
+        wire.ack = wire.serialisation(HEADER_BYTES);
         wire
     }
 
     #[inline]
-    pub fn serialisation_ns(&self, bytes: u16) -> u64 {
-        (u64::from(bytes) * self.per_byte) >> FRACTION
+    pub fn serialisation(&self, bytes: u16) -> Span {
+        Span::from_nanos((u64::from(bytes) * self.per_byte) >> FRACTION)
     }
 
-    /// Returns how long that takes here which takes `span_ns` on a line of another rate.
-    pub fn restated_ns(&self, span_ns: u64, other: &Wire) -> u64 {
-        let scaled = u128::from(span_ns) * u128::from(self.per_byte);
+    /// Returns how long that takes here which takes `span` on a line of another rate.
+    pub fn restated(&self, span: Span, other: &Wire) -> Span {
+        let scaled = u128::from(span.as_nanos()) * u128::from(self.per_byte);
         let restated = scaled / u128::from(other.per_byte.max(1));
-        u64::try_from(restated).unwrap_or(u64::MAX)
+        Span::from_nanos(u64::try_from(restated).unwrap_or(u64::MAX))
     }
 
     /// When a packet that enters at `now` comes out; `free` is when the wire is next free.
     #[inline]
-    pub fn pass(&self, free: &mut u64, now: u64, bytes: u16) -> u64 {
-        *free = now.max(*free) + self.serialisation_ns(bytes);
-        *free + self.delay_ns
+    pub fn pass(&self, free: &mut Time, now: Time, bytes: u16) -> Time {
+        *free = now.max(*free) + self.serialisation(bytes);
+        *free + self.delay
     }
 
     /// The same for an ACK.
     #[inline]
-    pub fn pass_ack(&self, free: &mut u64, now: u64) -> u64 {
-        *free = now.max(*free) + self.ack_ns;
-        *free + self.delay_ns
+    pub fn pass_ack(&self, free: &mut Time, now: Time) -> Time {
+        *free = now.max(*free) + self.ack;
+        *free + self.delay
     }
 }
 
@@ -62,14 +64,15 @@ mod tests {
     #[test]
     fn packets_queue_behind_each_other() {
         // 500 bytes at 100 Mbit/s take 40 us.
-        let wire = Wire::new(100_000_000, 5_000_000);
-        let mut free = 0;
-        assert_eq!(wire.pass(&mut free, 0, 500), 5_040_000);
-        assert_eq!(wire.pass(&mut free, 10_000, 500), 5_080_000);
-        assert_eq!(wire.pass(&mut free, 1_000_000, 500), 6_040_000);
+        let wire = Wire::new(Rate::from_bps(100_000_000), Span::from_millis(5));
+        let at = |us| Time::ZERO + Span::from_micros(us);
+        let mut free = Time::ZERO;
+        assert_eq!(wire.pass(&mut free, at(0), 500), at(5040));
+        assert_eq!(wire.pass(&mut free, at(10), 500), at(5080));
+        assert_eq!(wire.pass(&mut free, at(1000), 500), at(6040));
         assert_eq!(
-            wire.pass_ack(&mut free, 2_000_000),
-            Wire::pass(&wire, &mut 0, 2_000_000, HEADER_BYTES)
+            wire.pass_ack(&mut free, at(2000)),
+            Wire::pass(&wire, &mut at(0), at(2000), HEADER_BYTES)
         );
     }
 }

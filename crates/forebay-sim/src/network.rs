@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use forebay_aqm::{Ecn, TrafficClass};
 use forebay_scenario::{EcnChoice, Scenario, Traffic, TrafficKind};
 use forebay_trace::Transfer;
-use forebay_units::Rng;
+use forebay_units::{Rng, Span, Time};
 
 use crate::calls::Calls;
 use crate::external::Loss;
+use crate::ids::{FlowId, PairId, StationId};
 use crate::line::Wire;
-use crate::number::{count, small};
+use crate::number::small;
 use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, most_flows, stream, Act, Application, Beginnings};
@@ -40,39 +41,39 @@ pub enum Hop {
 pub struct Pair {
     pub wire: Wire,
     /// Source to first router.
-    pub data_up: u64,
+    pub data_up: Time,
     /// Last router to sink.
-    pub data_down: u64,
+    pub data_down: Time,
     /// Sink to last router.
-    pub ack_up: u64,
+    pub ack_up: Time,
     /// First router to source.
-    pub ack_down: u64,
+    pub ack_down: Time,
     /// Pairs with like wires have the same number.
     pub class: u16,
     /// Number of the path between source and sink.
     pub path: u16,
     /// Number of the station where data enters the path.
-    pub data_enters: u8,
+    pub data_enters: StationId,
     /// Number of the station where ACKs enter it.
-    pub ack_enters: u8,
+    pub ack_enters: StationId,
 }
 
 /// TCP of one traffic.
-pub struct Tcp {
+pub struct TcpTraffic {
     pub config: Config,
     pub senders: Box<dyn Senders>,
 }
 
 /// Shared by all flows of one traffic.
-pub struct Class {
-    pub tcp: Option<Tcp>,
+pub struct TrafficState {
+    pub tcp: Option<TcpTraffic>,
     pub application: Box<dyn Application>,
     /// What its packets have in common; the ECN field is that of sources without congestion control.
     pub packet: Packet,
     /// Bytes of each packet that goodput does not count.
     pub header_bytes: u16,
     /// Flows of this class are `first..first + count`.
-    pub first: u32,
+    pub first: FlowId,
     pub count: u32,
     /// The links that its data crosses.
     pub links: Vec<usize>,
@@ -112,29 +113,26 @@ impl Air {
 /// Where a flow runs: pair, sender and class.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    pub pair: u32,
-    /// Of the flow's sender in its class.
+    pub pair: PairId,
+    /// Of the flow's sender in its class, where that has senders.
     pub sender: u32,
     pub class: u32,
 }
 
-/// No flow.
-pub const NONE: u32 = u32::MAX;
-
 /// A flow's application: its next act, and its stop.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct FlowState {
     pub next_act: Option<Act>,
-    pub stop: Option<u64>,
+    pub stop: Option<Time>,
     /// A change has ended it.
     pub stopped: bool,
     /// A flow whose application sends transfers over several connections at a time has further
     /// ones, each with a number like a flow's: they belong to this flow.
-    pub owner: u32,
+    pub owner: FlowId,
     /// Of an owner: the first of its connections that is free.
-    pub free: u32,
+    pub free: Option<FlowId>,
     /// Of a free connection: the next free one of its owner.
-    pub next_free: u32,
+    pub next_free: Option<FlowId>,
     /// Of a connection: the transfer that is under way.
     pub busy: Option<Begun>,
 }
@@ -142,12 +140,12 @@ pub struct Flow {
 /// A transfer under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    pub at: u64,
+    pub at: Time,
     pub packets: u32,
 }
 
 /// Everything but the ports.
-pub struct Network {
+pub struct NetworkState {
     pub pairs: Vec<Pair>,
     /// Each kind of access link once.
     wires: Vec<Wire>,
@@ -155,25 +153,33 @@ pub struct Network {
     /// and station `links` + i the line back along link i.
     onward: Vec<Hop>,
     links: usize,
-    pub classes: Vec<Class>,
+    pub classes: Vec<TrafficState>,
     pub routes: Vec<Route>,
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowState>,
     pub receivers: Vec<Receiver>,
     /// Draws a connection's clock phase.
     pub phases: Rng,
 }
 
-impl Tcp {
+impl TcpTraffic {
     /// Adds a closed connection; returns its sender's index.
     fn add(&mut self, phase: f64) -> u32 {
         self.senders.add(&self.config, phase)
     }
 }
 
-impl Network {
+impl TrafficState {
+    /// Returns the flows of this traffic, in order.
+    pub fn flows(&self) -> impl Iterator<Item = FlowId> {
+        let first = self.first;
+        (0..self.count).map(move |number| first.nth(number))
+    }
+}
+
+impl NetworkState {
     /// Lays out the network of `scenario`; draws come from streams of `seed`.
-    pub fn new(scenario: &Scenario, seed: u64) -> Network {
-        let mut network = Network {
+    pub fn new(scenario: &Scenario, seed: u64) -> NetworkState {
+        let mut network = NetworkState {
             pairs: Vec::new(),
             wires: Vec::new(),
             onward: Vec::new(),
@@ -184,7 +190,7 @@ impl Network {
             receivers: Vec::new(),
             phases: Rng::new(seed, "phase"),
         };
-        let mut groups: HashMap<&str, u32> = HashMap::new();
+        let mut groups: HashMap<&str, PairId> = HashMap::new();
         let mut paths: Vec<&[usize]> = Vec::new();
         let mut hosts: Vec<&str> = Vec::new();
         for (index, traffic) in scenario.traffic.iter().enumerate() {
@@ -221,7 +227,7 @@ impl Network {
 
     #[inline]
     pub fn pair_of(&self, packet: &Packet) -> &Pair {
-        &self.pairs[self.routes[packet.flow as usize].pair as usize]
+        &self.pairs[self.routes[packet.flow.index()].pair.index()]
     }
 
     /// Whether the state of flows is fetched ahead of its event.
@@ -231,11 +237,10 @@ impl Network {
     }
 
     /// The flows whose packets the caller sends.
-    pub fn external_flows(&self) -> Vec<u32> {
+    pub fn external_flows(&self) -> Vec<FlowId> {
         let classes = self.classes.iter();
         let external = classes.filter(|class| class.external.is_some());
-        let flows = external.flat_map(|class| class.first..class.first + class.count);
-        flows.collect()
+        external.flat_map(TrafficState::flows).collect()
     }
 
     /// How many kinds of access link there are.
@@ -251,10 +256,10 @@ impl Network {
         }
     }
 
-    /// The shortest propagation delay of an access link, in ns.
-    pub fn least_access_ns(&self) -> u64 {
-        let delays = self.wires.iter().map(|wire| wire.delay_ns);
-        delays.min().unwrap_or(0)
+    /// The shortest propagation delay of an access link.
+    pub fn least_access_delay(&self) -> Span {
+        let delays = self.wires.iter().map(|wire| wire.delay);
+        delays.min().unwrap_or_default()
     }
 
     /// Where a packet of this path goes that leaves the port of link `link`.
@@ -270,18 +275,18 @@ impl Network {
     }
 
     /// The station with this number.
-    pub fn station(&self, number: u8) -> Hop {
-        match usize::from(number).checked_sub(self.links) {
-            None => Hop::Port(u16::from(number)),
+    pub fn station(&self, number: StationId) -> Hop {
+        match number.index().checked_sub(self.links) {
+            None => Hop::Port(small(number.index())),
             Some(link) => Hop::Back(small(link)),
         }
     }
 
     /// A station's number; scenarios have few enough links for it.
-    pub fn number(&self, station: Hop) -> u8 {
+    pub fn number(&self, station: Hop) -> StationId {
         match station {
-            Hop::Port(link) => station_number(usize::from(link)),
-            Hop::Back(link) => station_number(self.links + usize::from(link)),
+            Hop::Port(link) => StationId::at(usize::from(link)),
+            Hop::Back(link) => StationId::at(self.links + usize::from(link)),
             Hop::Sink | Hop::Source => unreachable!("not a station"),
         }
     }
@@ -302,27 +307,30 @@ impl Network {
         }
     }
 
-    fn add_pairs(&mut self, scenario: &Scenario, traffic: &Traffic, pairs: u32, path: u16) -> u32 {
-        let delays: Vec<u64> = scenario
-            .all_links()
-            .map(|link| link.delay.as_nanos())
-            .collect();
+    fn add_pairs(
+        &mut self,
+        scenario: &Scenario,
+        traffic: &Traffic,
+        pairs: u32,
+        path: u16,
+    ) -> PairId {
+        let delays: Vec<Span> = scenario.all_links().map(|link| link.delay).collect();
         let both_ways =
             |&link: &usize| delays[link] + delays[scenario.opposite(link).unwrap_or(link)];
-        let path_ns: u64 = traffic.path.iter().map(both_ways).sum();
+        let path_delay: Span = traffic.path.iter().map(both_ways).sum();
         let (first_link, last_link) = match traffic.path.as_slice() {
             [first, .., last] => (*first, *last),
             one => (one[0], one[0]),
         };
         let data_enters = self.number(Hop::Port(small(first_link)));
         let ack_enters = self.number(back(scenario, last_link, self.links).1);
-        let first = count(self.pairs.len());
+        let first = PairId::at(self.pairs.len());
         for i in 0..pairs as usize {
             let rtt = traffic.rtts[i % traffic.rtts.len()];
             // Each of the four access links has the same delay; the scenario checks that the
             // path's two ways fit into the round trip.
-            let delay_ns = rtt.as_nanos().saturating_sub(path_ns) / 4;
-            let wire = Wire::new(traffic.access.as_bps(), delay_ns);
+            let delay = (rtt - path_delay) / 4;
+            let wire = Wire::new(traffic.access, delay);
             let class = self.wires.iter().position(|known| *known == wire);
             let class = class.unwrap_or_else(|| {
                 self.wires.push(wire);
@@ -330,10 +338,10 @@ impl Network {
             });
             self.pairs.push(Pair {
                 wire,
-                data_up: 0,
-                data_down: 0,
-                ack_up: 0,
-                ack_down: 0,
+                data_up: Time::ZERO,
+                data_down: Time::ZERO,
+                ack_up: Time::ZERO,
+                ack_down: Time::ZERO,
                 // Only the first few kinds have delay lines.
                 class: small(class.min(usize::from(u16::MAX))),
                 path,
@@ -349,7 +357,7 @@ impl Network {
         index: usize,
         traffic: &Traffic,
         count: u32,
-        first_pair: u32,
+        first_pair: PairId,
         pairs: u32,
         seed: u64,
     ) {
@@ -363,21 +371,21 @@ impl Network {
                 ..
             }
         );
-        let mut tcp = traffic.kind.tcp().map(|tcp| Tcp {
+        let mut tcp = traffic.kind.tcp().map(|tcp| TcpTraffic {
             config: config(tcp, traffic, ns2_reset),
             senders: senders(tcp.sender.name),
         });
-        let first = crate::number::count(self.flows.len());
+        let first = FlowId::at(self.flows.len());
         for i in 0..count {
             let begun = beginnings.draw(i, traffic, &mut *application);
             let phase = self.phases.uniform();
             let route = Route {
-                pair: first_pair + i % pairs,
-                sender: tcp.as_mut().map_or(NONE, |tcp| tcp.add(phase)),
+                pair: first_pair.nth(i % pairs),
+                sender: tcp.as_mut().map_or(0, |tcp| tcp.add(phase)),
                 class: crate::number::count(index),
             };
-            let flow = self.add_connection(route, NONE);
-            let flow = &mut self.flows[flow as usize];
+            let flow = self.add_connection(route, None);
+            let flow = &mut self.flows[flow.index()];
             (flow.next_act, flow.stop, flow.stopped) = (begun.act, begun.stop, !begun.declared);
         }
         application.set_active(traffic.flows);
@@ -385,7 +393,7 @@ impl Network {
             (None, EcnChoice::Classic) => Ecn::Ect0,
             _ => Ecn::NotEct,
         };
-        self.classes.push(Class {
+        self.classes.push(TrafficState {
             tcp,
             application,
             packet: Packet {
@@ -396,7 +404,7 @@ impl Network {
                 connection: 0,
                 traffic_class: TrafficClass::new(traffic.dscp, ecn),
                 flags: Flags::of_udp(),
-                station: 0,
+                station: StationId::default(),
                 traffic: traffic_number(crate::number::count(index)),
             },
             header_bytes: small(traffic.header.0),
@@ -425,19 +433,17 @@ impl Network {
         });
     }
 
-    /// Adds the state of one connection, and returns its number; `owner` [`NONE`] makes it a
-    /// flow of its own.
-    fn add_connection(&mut self, route: Route, owner: u32) -> u32 {
-        let number = count(self.flows.len());
-        let owns_itself = owner == NONE;
+    /// Adds the state of one connection, and returns its number; without an owner it is a flow.
+    fn add_connection(&mut self, route: Route, owner: Option<FlowId>) -> FlowId {
+        let number = FlowId::at(self.flows.len());
         self.routes.push(route);
-        self.flows.push(Flow {
+        self.flows.push(FlowState {
             next_act: None,
             stop: None,
             stopped: false,
-            owner: if owns_itself { number } else { owner },
-            free: if owns_itself { number } else { NONE },
-            next_free: NONE,
+            owner: owner.unwrap_or(number),
+            free: owner.is_none().then_some(number),
+            next_free: None,
             busy: None,
         });
         self.receivers.push(Receiver::new());
@@ -446,62 +452,57 @@ impl Network {
 
     /// The class of a flow, and its sender's index there.
     #[inline]
-    pub fn class_of(&mut self, flow: u32) -> (&mut Class, u32) {
-        let route = self.routes[flow as usize];
+    pub fn class_of(&mut self, flow: FlowId) -> (&mut TrafficState, u32) {
+        let route = self.routes[flow.index()];
         (&mut self.classes[route.class as usize], route.sender)
     }
 
     /// Starts to bring the state of a flow's sender into the cache.
     #[inline]
-    pub fn prefetch_sender(&self, flow: u32) {
-        let route = self.routes[flow as usize];
+    pub fn prefetch_sender(&self, flow: FlowId) {
+        let route = self.routes[flow.index()];
         if let Some(tcp) = &self.classes[route.class as usize].tcp {
             tcp.senders.prefetch(route.sender);
         }
     }
 
     /// A free connection for a transfer of `flow`; `None` if there are as many as there may be.
-    pub fn take_connection(&mut self, flow: u32, transfer: Begun) -> Option<u32> {
-        let free = self.flows[flow as usize].free;
-        if free != NONE {
-            self.flows[flow as usize].free = self.flows[free as usize].next_free;
-            self.flows[free as usize].busy = Some(transfer);
+    pub fn take_connection(&mut self, flow: FlowId, transfer: Begun) -> Option<FlowId> {
+        if let Some(free) = self.flows[flow.index()].free {
+            self.flows[flow.index()].free = self.flows[free.index()].next_free;
+            self.flows[free.index()].busy = Some(transfer);
             return Some(free);
         }
-        let route = self.routes[flow as usize];
+        let route = self.routes[flow.index()];
         let class = &mut self.classes[route.class as usize];
         if class.count + class.extra_connections >= class.most_connections {
             return None;
         }
         class.extra_connections += 1;
-        let sender = class.tcp.as_mut().map_or(NONE, |tcp| tcp.add(0.0));
-        let number = self.add_connection(Route { sender, ..route }, flow);
-        self.flows[number as usize].busy = Some(transfer);
+        let sender = class.tcp.as_mut().map_or(0, |tcp| tcp.add(0.0));
+        let number = self.add_connection(Route { sender, ..route }, Some(flow));
+        self.flows[number.index()].busy = Some(transfer);
         Some(number)
     }
 
     /// Takes back a connection whose transfer is done, and returns its owner and that transfer;
     /// `None` if it had none under way.
-    pub fn release_connection(&mut self, number: u32) -> Option<(u32, Begun)> {
-        let connection = &mut self.flows[number as usize];
+    pub fn release_connection(&mut self, number: FlowId) -> Option<(FlowId, Begun)> {
+        let connection = &mut self.flows[number.index()];
         let transfer = connection.busy.take()?;
         let owner = connection.owner;
-        let free = std::mem::replace(&mut self.flows[owner as usize].free, number);
-        self.flows[number as usize].next_free = free;
+        let free = self.flows[owner.index()].free.replace(number);
+        self.flows[number.index()].next_free = free;
         Some((owner, transfer))
     }
 }
 
-/// The way back along a link: the station's index in `Network::onward`, and itself.
+/// The way back along a link: the station's index in `NetworkState::onward`, and itself.
 fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
     match scenario.opposite(link) {
         Some(other) => (other, Hop::Port(small(other))),
         None => (links + link, Hop::Back(small(link))),
     }
-}
-
-fn station_number(station: usize) -> u8 {
-    u8::try_from(station).expect("a scenario has few enough links")
 }
 
 /// Number of the host whose name is at this place.
@@ -515,7 +516,7 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
         payload_bytes: small(traffic.payload().0),
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,
-        min_rto_ns: tcp.min_rto.as_nanos(),
+        min_rto: tcp.min_rto,
         ect: match tcp.ecn {
             EcnChoice::Off => Ecn::NotEct,
             EcnChoice::Classic => Ecn::Ect0,
@@ -527,7 +528,7 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
         limited_transmit: tcp.limited_transmit,
         acks: AckPolicy {
             delayed: tcp.delayed_ack,
-            delay_ns: tcp.ack_delay.as_nanos(),
+            delay: tcp.ack_delay,
             quick: tcp.quick_acks,
             counts_marks,
             echoes_changes: tcp.sender.echoes_changes,

@@ -2,6 +2,8 @@
 
 use forebay_aqm::{Ack, Ecn, TrafficClass};
 
+use crate::ids::{FlowId, StationId};
+
 /// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
 
@@ -11,7 +13,7 @@ pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    pub flow: u32,
+    pub flow: FlowId,
     /// Of data: its number. Of an ACK: the number expected next. Of packets that came once, with
     /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each. Of the caller's, with
     /// [`Flags::external`]: the number that the caller has for it.
@@ -23,7 +25,7 @@ pub struct Packet {
     pub traffic_class: TrafficClass,
     pub flags: Flags,
     /// The station that it reaches next.
-    pub station: u8,
+    pub station: StationId,
     /// Of data, the number of its traffic where [`traffic_number`] has one.
     pub traffic: u8,
 }
@@ -157,7 +159,7 @@ impl forebay_aqm::Packet for Packet {
         u32::from(self.bytes)
     }
     fn flow(&self) -> u64 {
-        u64::from(self.flow)
+        u64::from(self.flow.number())
     }
     fn ecn(&self) -> Ecn {
         self.traffic_class.ecn()

@@ -7,9 +7,9 @@
 
 use forebay_aqm::RateStep;
 use forebay_scenario::{LinkSetting, Scenario, Setting};
+use forebay_units::{Span, Time};
 
 use crate::line::Wire;
-use crate::tcp::NEVER;
 
 /// All changes of one link, in order of time.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +21,8 @@ pub struct LinkSteps {
 /// A change of the propagation delay.
 #[derive(Clone, Copy, Debug)]
 pub struct DelayStep {
-    pub at: u64,
-    pub delay_ns: u64,
+    pub at: Time,
+    pub delay: Span,
 }
 
 impl LinkSteps {
@@ -41,8 +41,8 @@ impl LinkSteps {
                     });
                 }
                 LinkSetting::Delay(delay) if link == number => steps.delays.push(DelayStep {
-                    at: change.at.as_nanos(),
-                    delay_ns: delay.as_nanos(),
+                    at: change.at,
+                    delay,
                 }),
                 _ => {}
             }
@@ -53,18 +53,18 @@ impl LinkSteps {
 
 /// The propagation delay of a link and the changes of it that are still to come.
 pub struct Delay {
-    delay_ns: u64,
+    delay: Span,
     /// When it changes next.
-    until: u64,
+    until: Time,
     /// The next change last.
     steps: Vec<DelayStep>,
 }
 
 impl Delay {
-    pub fn new(delay_ns: u64, steps: &[DelayStep]) -> Delay {
+    pub fn new(delay: Span, steps: &[DelayStep]) -> Delay {
         Delay {
-            delay_ns,
-            until: steps.first().map_or(NEVER, |step| step.at),
+            delay,
+            until: steps.first().map_or(Time::NEVER, |step| step.at),
             steps: steps.iter().rev().copied().collect(),
         }
     }
@@ -72,21 +72,21 @@ impl Delay {
     /// Returns when the last bit that enters the link at `out` comes out of it. Calls come in order
     /// of time.
     #[inline(always)]
-    pub fn after(&mut self, out: u64) -> u64 {
+    pub fn after(&mut self, out: Time) -> Time {
         if out >= self.until {
             self.step(out);
         }
-        out + self.delay_ns
+        out + self.delay
     }
 
     #[cold]
     #[inline(never)]
-    fn step(&mut self, out: u64) {
+    fn step(&mut self, out: Time) {
         while let Some(step) = self.steps.last().filter(|step| step.at <= out) {
-            self.delay_ns = step.delay_ns;
+            self.delay = step.delay;
             self.steps.pop();
         }
-        self.until = self.steps.last().map_or(NEVER, |step| step.at);
+        self.until = self.steps.last().map_or(Time::NEVER, |step| step.at);
     }
 }
 
@@ -94,7 +94,7 @@ impl Delay {
 pub struct LineBack {
     pub wire: Wire,
     /// When it is next free.
-    pub free: u64,
+    pub free: Time,
     steps: Option<Box<LineSteps>>,
 }
 
@@ -104,7 +104,7 @@ struct LineSteps {
     rates: Vec<RateStep>,
     delay: Delay,
     /// When the last packet comes out: a shorter delay does not let one overtake.
-    last_arrival: u64,
+    last_arrival: Time,
 }
 
 impl LineBack {
@@ -117,13 +117,13 @@ impl LineBack {
         let steps = (!rates.is_empty() || !steps.delays.is_empty()).then(|| {
             Box::new(LineSteps {
                 rates: rates.iter().rev().copied().collect(),
-                delay: Delay::new(wire.delay_ns, &steps.delays),
-                last_arrival: 0,
+                delay: Delay::new(wire.delay, &steps.delays),
+                last_arrival: Time::ZERO,
             })
         });
         LineBack {
             wire,
-            free: 0,
+            free: Time::ZERO,
             steps,
         }
     }
@@ -137,14 +137,14 @@ impl LineBack {
     /// Returns when an ACK that enters at `now` comes out; the line [never
     /// changes](Self::is_steady).
     #[inline(always)]
-    pub fn pass_ack_steadily(&mut self, now: u64) -> u64 {
+    pub fn pass_ack_steadily(&mut self, now: Time) -> Time {
         debug_assert!(self.is_steady());
         self.wire.pass_ack(&mut self.free, now)
     }
 
     /// Returns when a packet that enters at `now` comes out. Calls come in order of time.
     #[inline]
-    pub fn pass(&mut self, now: u64, bytes: u16) -> u64 {
+    pub fn pass(&mut self, now: Time, bytes: u16) -> Time {
         let LineBack { wire, free, steps } = self;
         match steps {
             None => wire.pass(free, now, bytes),
@@ -154,19 +154,19 @@ impl LineBack {
 }
 
 impl LineSteps {
-    fn pass(&mut self, wire: &mut Wire, free: &mut u64, now: u64, bytes: u16) -> u64 {
+    fn pass(&mut self, wire: &mut Wire, free: &mut Time, now: Time, bytes: u16) -> Time {
         let start = now.max(*free);
         self.step(wire, start);
-        let mut span = wire.serialisation_ns(bytes);
+        let mut span = wire.serialisation(bytes);
         let mut at = start;
-        while let Some(next) = self.rates.last().map(|step| step.at.as_nanos()) {
+        while let Some(next) = self.rates.last().map(|step| step.at) {
             if at + span <= next {
                 break;
             }
             let before = *wire;
             let left = at + span - next;
             self.step(wire, next);
-            span = wire.restated_ns(left, &before);
+            span = wire.restated(left, &before);
             at = next;
         }
         let end = at + span;
@@ -176,9 +176,9 @@ impl LineSteps {
     }
 
     /// Makes the changes of the rate up to `at`.
-    fn step(&mut self, wire: &mut Wire, at: u64) {
-        while let Some(step) = self.rates.last().filter(|step| step.at.as_nanos() <= at) {
-            *wire = Wire::new(step.rate.as_bps(), wire.delay_ns);
+    fn step(&mut self, wire: &mut Wire, at: Time) {
+        while let Some(step) = self.rates.last().filter(|step| step.at <= at) {
+            *wire = Wire::new(step.rate, wire.delay);
             self.rates.pop();
         }
     }

@@ -12,6 +12,6 @@ mod stacks;
 #[cfg(test)]
 mod testing;
 
-pub use connection::{Ack, Config, Segment, Step, NEVER};
+pub use connection::{Ack, Config, SenderStep, TcpSegment};
 pub use receiver::{AckPolicy, Block, Receiver, Reply, MAX_BLOCKS};
-pub use senders::{senders, Outcome, Senders};
+pub use senders::{senders, Senders, StepOutcome};

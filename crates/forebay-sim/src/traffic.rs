@@ -13,13 +13,12 @@ mod video;
 mod voice;
 mod web;
 
+use crate::number::{count, small};
 use forebay_aqm::TrafficClass;
 use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
 use forebay_trace::Viewer;
 use forebay_units::cast::{whole_u32, whole_u64};
-use forebay_units::{Rng, Time};
-
-use crate::number::{count, small};
+use forebay_units::{Rng, Span, Time};
 
 /// An act of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +38,14 @@ pub enum Action {
 /// An application's next act.
 #[derive(Clone, Copy, Debug)]
 pub struct Act {
-    pub at: u64,
+    pub at: Time,
     pub action: Action,
 }
 
 /// A packet that comes to the first queue of its path by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coming {
-    pub at: u64,
+    pub at: Time,
     pub flow: u32,
     pub bytes: u16,
     pub class: TrafficClass,
@@ -60,50 +59,50 @@ pub struct Coming {
 pub struct Arrival {
     /// The flow that begins, and its first act.
     pub begins: Option<(u32, Act)>,
-    /// When to look again (ns).
-    pub next: u64,
+    /// When to look again, if more flows may arrive.
+    pub next: Option<Time>,
 }
 
-/// The applications of one traffic's flows, which count from 0. Times are in ns.
+/// The applications of one traffic's flows, which count from 0.
 pub trait Application: Send {
     /// The first act of a flow that starts at `start` and stops at `stop`.
-    fn first(&mut self, flow: u32, start: u64, stop: Option<u64>) -> Option<Act>;
+    fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act>;
 
     /// The act that follows, if there is one.
-    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act>;
+    fn next(&mut self, flow: u32, done: Act, stop: Option<Time>) -> Option<Act>;
 
     /// A transfer of this flow is done, its last packet acknowledged: what follows, if it
     /// waited for that.
-    fn transferred(&mut self, _flow: u32, _now: u64, _stop: Option<u64>) -> Option<Act> {
+    fn transferred(&mut self, _flow: u32, _now: Time, _stop: Option<Time>) -> Option<Act> {
         None
     }
 
     /// When to look for arrivals first, where flows arrive by themselves.
-    fn first_arrival(&mut self) -> Option<u64> {
+    fn first_arrival(&mut self) -> Option<Time> {
         None
     }
 
     /// Looks for arrivals at `now`.
-    fn arrive(&mut self, _now: u64) -> Arrival {
+    fn arrive(&mut self, _now: Time) -> Arrival {
         Arrival {
             begins: None,
-            next: u64::MAX,
+            next: None,
         }
     }
 
     /// When to ask for coming packets first, where packets come by themselves.
-    fn first_coming(&mut self) -> Option<u64> {
+    fn first_coming(&mut self) -> Option<Time> {
         None
     }
 
     /// Gives the next coming packets, in order of time, and when to ask again: no later than the
     /// packet after these.
-    fn coming(&mut self, _give: &mut dyn FnMut(Coming)) -> Option<u64> {
+    fn coming(&mut self, _give: &mut dyn FnMut(Coming)) -> Option<Time> {
         None
     }
 
     /// What viewers saw over `window`, up to its end or up to now.
-    fn viewers(&self, _window: (u64, u64)) -> Vec<Viewer> {
+    fn viewers(&self, _window: (Time, Time)) -> Vec<Viewer> {
         Vec::new()
     }
 
@@ -122,13 +121,13 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
             Box::new(pages::Pages::new(pages, traffic.payload(), flows, rng))
         }
         TrafficKind::Arrivals(recorded) => {
-            Box::new(arrivals::Arrivals::new(recorded, traffic, rng))
+            Box::new(arrivals::RecordedArrivals::new(recorded, traffic, rng))
         }
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
         // What it does is the caller's, or a program's; a guest drives the latter.
-        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::External),
+        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::ExternalSource),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }
@@ -157,14 +156,14 @@ pub fn stream(seed: u64, index: usize, what: &str) -> Rng {
 pub fn starts(seed: u64, index: usize, traffic: &Traffic) -> Vec<Time> {
     let mut rng = stream(seed, index, START);
     (0..traffic.flows)
-        .map(|_| Time::from_nanos(draw(traffic.start, &mut rng)))
+        .map(|_| draw(traffic.start, &mut rng))
         .collect()
 }
 
-/// When a flow is there, in ns, and what it does first.
+/// When a flow is there, and what it does first.
 pub struct Beginning {
-    pub start: u64,
-    pub stop: Option<u64>,
+    pub start: Time,
+    pub stop: Option<Time>,
     /// Flows beyond the declared number wait for a change to start them.
     pub declared: bool,
     pub act: Option<Act>,
@@ -205,19 +204,26 @@ impl Beginnings {
     }
 }
 
-/// Draws a flow's time in ns.
-fn draw(instant: Instant, rng: &mut Rng) -> u64 {
+/// Draws a flow's time.
+fn draw(instant: Instant, rng: &mut Rng) -> Time {
     match instant {
-        Instant::At(time) => time.as_nanos(),
+        Instant::At(time) => time,
         Instant::Uniform(low, high) => {
-            whole_u64(rng.uniform_in(low.as_nanos() as f64, high.as_nanos() as f64))
+            let (low, high) = (low.since_start(), high.since_start());
+            let drawn = rng.uniform_in(low.as_nanos_f64(), high.as_nanos_f64());
+            Time::from_nanos(whole_u64(drawn))
         }
     }
 }
 
-/// `now` plus an exponential time with this mean.
-fn after(now: u64, mean_ns: f64, rng: &mut Rng) -> u64 {
-    now.saturating_add(whole_u64(rng.exponential(mean_ns)))
+/// Returns `now` plus an exponential time with this mean.
+fn after(now: Time, mean: Span, rng: &mut Rng) -> Time {
+    now + Span::from_nanos(whole_u64(rng.exponential(mean.as_nanos_f64())))
+}
+
+/// Returns the first time after `now` of a Poisson process with so many events a second.
+fn next_poisson(now: Time, per_s: f64, rng: &mut Rng) -> Time {
+    now + Span::from_nanos(whole_u64(rng.exponential(1e9 / per_s)))
 }
 
 /// Draws the number of packets that hold an object, one at least.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{ftp, one_bottleneck};
+use common::{ftp, link_back, one_bottleneck, IDLE_LINK};
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
@@ -66,9 +66,7 @@ fn tcp_goes_on_when_the_rate_is_back() {
 /// kinds of access links and with a network of several links.
 #[test]
 fn acks_that_wait_for_the_way_back_go_at_the_new_rate() {
-    let link = "[[link]]\nfrom = \"elsewhere\"\nto = \"nowhere\"\nrate = \"1Mbit/s\"\n\
-                buffer = \"10p\"\n";
-    for beside in ["", link] {
+    for beside in ["", IDLE_LINK] {
         let steps = changes("bottleneck.rate", &[("5s", "10bit/s"), ("6s", "10Mbit/s")]);
         let traffic = ftp(10, r#"["20ms", "80ms"]"#, "");
         let more = format!("delay = \"1ms\"\n{beside}{traffic}{steps}");
@@ -80,16 +78,7 @@ fn acks_that_wait_for_the_way_back_go_at_the_new_rate() {
 
 #[test]
 fn another_link_and_the_reverse_link_recover() {
-    let back = r#"
-        [[link]]
-        name = "back"
-        from = "right"
-        to = "left"
-        rate = "10Mbit/s"
-        delay = "10ms"
-        buffer = "100p"
-        law = "droptail"
-    "#;
+    let back = link_back("10Mbit/s", "100p", "\"droptail\"");
     let steps = changes("link.back.rate", &[("5s", "1bit/s"), ("7s", "10Mbit/s")]);
     let reverse = format!("{CBR}path = [\"right\", \"left\"]\nlabel = \"reverse\"\n");
     let more = format!("delay = \"10ms\"\n{back}{CBR}{reverse}{steps}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ftp, one_bottleneck};
+use common::{ftp, link_back, one_bottleneck, IDLE_LINK};
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
@@ -48,15 +48,8 @@ fn reverse(flows: u32) -> String {
 
 #[test]
 fn a_link_that_nobody_crosses_changes_nothing() {
-    let beside = r#"
-        [[link]]
-        from = "elsewhere"
-        to = "nowhere"
-        rate = "1Mbit/s"
-        buffer = "10p"
-    "#;
     let alone = simulate(&dumbbell("", &forward()));
-    let with = simulate(&dumbbell(beside, &forward()));
+    let with = simulate(&dumbbell(IDLE_LINK, &forward()));
     assert_eq!(with.samples.queue_pkts, alone.samples.queue_pkts);
     assert_eq!(with.samples.departed_bytes, alone.samples.departed_bytes);
     assert_eq!(with.flows, alone.flows);
@@ -75,17 +68,9 @@ fn a_link_that_nobody_crosses_changes_nothing() {
 /// Where the way back is a wide link of its own, ACKs pass as on the line that stands in for it.
 #[test]
 fn acks_cross_the_queue_of_the_way_back() {
-    let back = r#"
-        [[link]]
-        from = "right"
-        to = "left"
-        rate = "10Mbit/s"
-        delay = "10ms"
-        buffer = "1000p"
-        law = "droptail"
-    "#;
+    let back = link_back("10Mbit/s", "1000p", "\"droptail\"");
     let alone = simulate(&dumbbell("", &forward()));
-    let with = simulate(&dumbbell(back, &forward()));
+    let with = simulate(&dumbbell(&back, &forward()));
     let back = &with.others[0];
     // One ACK of 40 bytes for each packet that arrives, but those on their way at the end.
     let (data, acks) = (with.forwarded_packets, back.forwarded_packets);
@@ -104,17 +89,9 @@ fn acks_cross_the_queue_of_the_way_back() {
 
 #[test]
 fn reverse_traffic_has_its_own_queue_and_drops_acks() {
-    let back = r#"
-        [[link]]
-        name = "back"
-        from = "right"
-        to = "left"
-        rate = "2Mbit/s"
-        delay = "10ms"
-        buffer = "30p"
-        law = { kind = "red", min_th = "5p", max_th = "15p" }
-    "#;
-    let trace = simulate(&dumbbell(back, &(forward() + &reverse(10))));
+    let red = r#"{ kind = "red", min_th = "5p", max_th = "15p" }"#;
+    let back = link_back("2Mbit/s", "30p", red);
+    let trace = simulate(&dumbbell(&back, &(forward() + &reverse(10))));
     let back = &trace.others[0];
     assert!(sum(&back.samples.early_drops) > 100);
     let (forward, reverse) = (Metrics::of(&trace, None), Metrics::of(back, None));

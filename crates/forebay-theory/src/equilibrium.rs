@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-use forebay_units::{ParamError, Site};
+use forebay_units::Site;
 
+use crate::design::LinearLaw;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::window_law::WindowLaw;
 
@@ -248,10 +249,6 @@ impl Flows for MixedFlows {
     }
 }
 
-/// The law near an operating point at a site; `None` where it has no linear model there.
-pub type LinearNear<'a> =
-    dyn Fn(&OperatingPoint, &Site) -> Result<Option<LoopFilter>, ParamError> + 'a;
-
 /// Queues up to here are looked at.
 const LONGEST_PKTS: f64 = 1e12;
 
@@ -261,67 +258,57 @@ const LONGEST_PKTS: f64 = 1e12;
 /// the queue at which both agree is found by bisection. Where the law's probability jumps there may
 /// be no such queue; see [`Equilibrium`].
 ///
-/// `linear` is the law near an operating point at the site, as a configured law has it.
-///
-/// # Errors
-/// A parameter of the law that does not fit the others or the queue.
-pub fn settle(
-    linear: &LinearNear,
-    flows: &dyn Flows,
-    site: &Site,
-) -> Result<Equilibrium, ParamError> {
+/// The law can be built at `site`.
+pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibrium {
     let point = |queue_pkts: f64| flows.operating_point(queue_pkts);
-    let model = |queue_pkts: f64| linear(&point(queue_pkts), site);
+    let model = |queue_pkts: f64| law.linear(&point(queue_pkts), site);
     // Where the law integrates, its queue does not depend on the network.
-    if let Some(first) = model(0.0)? {
+    if let Some(first) = model(0.0) {
         if first.queue_pkts < 0.0 {
             let empty = point(0.0);
             let probability = empty.probability();
             let unreachable = unreachable_at(0.0, &empty, flows, site);
-            return Ok(unreachable.unwrap_or(Equilibrium::Empty { probability }));
+            return unreachable.unwrap_or(Equilibrium::Empty { probability });
         }
-        match model(first.queue_pkts)? {
+        match model(first.queue_pkts) {
             Some(again) if again.queue_pkts == first.queue_pkts => {
-                return Ok(resting(first.queue_pkts, again, flows, site));
+                return resting(first.queue_pkts, again, flows, site);
             }
             _ => {}
         }
     }
     // Without an equilibrium the law cannot signal enough: the queue is longer.
-    let settles_above = |queue_pkts: f64| -> Result<bool, ParamError> {
-        Ok(model(queue_pkts)?.is_none_or(|model| model.queue_pkts > queue_pkts))
-    };
+    let settles_above =
+        |queue_pkts: f64| model(queue_pkts).is_none_or(|model| model.queue_pkts > queue_pkts);
     let (mut low, mut high) = (0.0, 1.0);
-    while settles_above(high)? {
+    while settles_above(high) {
         if high > LONGEST_PKTS {
-            return Ok(Equilibrium::Unmodelled);
+            return Equilibrium::Unmodelled;
         }
         high *= 2.0;
     }
     while high - low > 1e-12 * high {
         let middle = 0.5 * (low + high);
-        if settles_above(middle)? {
+        if settles_above(middle) {
             low = middle;
         } else {
             high = middle;
         }
     }
-    let Some(found) = model(high)? else {
-        return Ok(Equilibrium::Unmodelled);
+    let Some(settled) = model(high) else {
+        return Equilibrium::Unmodelled;
     };
-    if (found.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
-        return Ok(resting(high, found, flows, site));
+    if (settled.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
+        return resting(high, settled, flows, site);
     }
     // The bisection has ended at a jump: there the law's queue is one, and what the flows need
     // there is between its probabilities on both sides of the jump, or above both.
-    let queue_pkts = found.queue_pkts;
+    let queue_pkts = settled.queue_pkts;
     let point = point(queue_pkts);
-    Ok(
-        unreachable_at(queue_pkts, &point, flows, site).unwrap_or(Equilibrium::Jump {
-            queue_pkts,
-            probability: point.probability(),
-        }),
-    )
+    unreachable_at(queue_pkts, &point, flows, site).unwrap_or(Equilibrium::Jump {
+        queue_pkts,
+        probability: point.probability(),
+    })
 }
 
 /// What keeps flows from a queue that the law has.

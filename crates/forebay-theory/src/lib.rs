@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod averaging;
+pub mod design;
 pub mod equilibrium;
 #[cfg(feature = "loops")]
 pub mod frequency_response;

@@ -16,8 +16,8 @@ mod stop;
 
 pub use fnv::Fnv1a;
 pub use param::{
-    in_range, nearest, no_goals, unknown_key, ParamError, ParamSpec, ParamType, ParamValues,
-    Params, Shape, Value,
+    in_range, nearest, no_goals, unknown_key, ParamError, ParamSpec, ParamTable, ParamType,
+    ParamValues, Params, Shape, Value,
 };
 pub use quantity::{
     number_and_unit, unit, unit_names, Allowed, Bytes, Packets, Rate, SetPoint, Span, Time,

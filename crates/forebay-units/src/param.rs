@@ -377,6 +377,19 @@ pub trait Params: Sized + Clone {
     }
 }
 
+/// Parameters with a value each, whatever their type.
+pub trait ParamTable {
+    /// Returns every parameter with its value, in the order of their declaration.
+    fn values(&self) -> Vec<(&'static str, Value)>;
+}
+
+impl<P: Params> ParamTable for P {
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        let value = |spec: &ParamSpec| Some((spec.name, self.get(spec.name)?));
+        P::SPECS.iter().filter_map(value).collect()
+    }
+}
+
 /// Checks a value against its declared range.
 ///
 /// # Errors
@@ -460,11 +473,14 @@ fn edits(a: &str, b: &str) -> usize {
 ///         target: Packets = Packets(50.0), 0.0 => 1e9;
 ///         /// Time between two samples.
 ///         interval: Span = Span::from_millis(10), 1e-6 => 10.0;
+///         /// Count the queue in bytes.
+///         in_bytes: bool = false;
 ///     }
 /// }
 /// assert_eq!(Example::defaults().target, Packets(50.0));
 /// ```
-/// A trailing `, required` makes the key compulsory; its default then serves as an example.
+/// A range, in base units, is for types that have a size; without one every size is allowed.
+/// After it, `, required` makes the key compulsory; its default then serves as an example.
 #[macro_export]
 macro_rules! params {
     (
@@ -472,7 +488,8 @@ macro_rules! params {
         $vis:vis struct $name:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $field:ident : $type:ty = $default:expr, $min:expr => $max:expr $(, $required:ident)? ;
+                $field:ident : $type:ty = $default:expr
+                    $(, $min:expr => $max:expr $(, $required:ident)?)? ;
             )*
         }
     ) => {
@@ -493,9 +510,9 @@ macro_rules! params {
                     default_base: &|| {
                         <$type as $crate::ParamType>::extent(&$default).map(|(low, _)| low)
                     },
-                    required: $crate::params!(@required $($required)?),
-                    min: $min,
-                    max: $max,
+                    required: $crate::params!(@required $($($required)?)?),
+                    min: $crate::params!(@bound f64::NEG_INFINITY $(, $min)?),
+                    max: $crate::params!(@bound f64::INFINITY $(, $max)?),
                     doc: concat!($($doc),+),
                 }, )*
             ];
@@ -552,6 +569,8 @@ macro_rules! params {
             }
         }
     };
+    (@bound $unbounded:expr) => { $unbounded };
+    (@bound $unbounded:expr, $bound:expr) => { $bound };
     (@required required) => { true };
     (@required) => { false };
 }
@@ -570,7 +589,7 @@ mod tests {
             /// A gain.
             gain: f64 = 0.5, 0.0 => 1.0;
             /// A switch.
-            gentle: bool = true, 0.0 => 1.0;
+            gentle: bool = true;
             /// Several times.
             rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 10.0;
             /// A rate that must be given.

@@ -1,7 +1,8 @@
 //! Quantities with their unit in the type, and their spelling in text: `"15ms"`, `"40Mbit/s"`.
 
 use std::fmt;
-use std::ops::{Add, AddAssign, Mul, Sub};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 use crate::cast::whole_u64;
 
@@ -39,6 +40,9 @@ pub enum SetPoint {
 impl Time {
     pub const ZERO: Time = Time(0);
     pub const MAX: Time = Time(u64::MAX);
+    /// A deadline that does not come. It is later than every other, so that the earliest of several
+    /// deadlines is their minimum; `None` would be the smallest and take twice the space.
+    pub const NEVER: Time = Time::MAX;
 
     pub const fn from_nanos(ns: u64) -> Time {
         Time(ns)
@@ -48,6 +52,26 @@ impl Time {
     }
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC
+    }
+    /// Whole microseconds.
+    #[inline]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+    /// Whole milliseconds.
+    #[inline]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+    /// The next instant, a nanosecond later.
+    #[inline]
+    pub const fn just_after(self) -> Time {
+        Time(self.0.saturating_add(1))
+    }
+    /// Time since the start of the run.
+    #[inline]
+    pub const fn since_start(self) -> Span {
+        Span(self.0)
     }
     /// Time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Span {
@@ -72,6 +96,14 @@ impl Sub<Time> for Time {
     type Output = Span;
     fn sub(self, rhs: Time) -> Span {
         self.since(rhs)
+    }
+}
+
+impl Sub<Span> for Time {
+    type Output = Time;
+    #[inline]
+    fn sub(self, rhs: Span) -> Time {
+        Time(self.0.saturating_sub(rhs.0))
     }
 }
 
@@ -101,6 +133,30 @@ impl Span {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC
     }
+    /// Whole microseconds.
+    #[inline]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+    /// Whole milliseconds.
+    #[inline]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+    /// Nanoseconds as a real number.
+    #[inline]
+    pub const fn as_nanos_f64(self) -> f64 {
+        self.0 as f64
+    }
+    /// Difference of two lengths, whichever is longer.
+    #[inline]
+    pub const fn abs_diff(self, other: Span) -> Span {
+        Span(self.0.abs_diff(other.0))
+    }
+    #[inline]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
 }
 
 impl Add for Span {
@@ -110,10 +166,65 @@ impl Add for Span {
     }
 }
 
+impl AddAssign for Span {
+    #[inline]
+    fn add_assign(&mut self, rhs: Span) {
+        *self = *self + rhs;
+    }
+}
+
+/// Zero where the second is longer.
+impl Sub for Span {
+    type Output = Span;
+    #[inline]
+    fn sub(self, rhs: Span) -> Span {
+        Span(self.0.saturating_sub(rhs.0))
+    }
+}
+
+impl SubAssign for Span {
+    #[inline]
+    fn sub_assign(&mut self, rhs: Span) {
+        *self = *self - rhs;
+    }
+}
+
 impl Mul<u64> for Span {
     type Output = Span;
     fn mul(self, rhs: u64) -> Span {
         Span(self.0.saturating_mul(rhs))
+    }
+}
+
+impl Mul<Span> for u64 {
+    type Output = Span;
+    #[inline]
+    fn mul(self, rhs: Span) -> Span {
+        rhs * self
+    }
+}
+
+/// Rounds down to a nanosecond.
+impl Div<u64> for Span {
+    type Output = Span;
+    #[inline]
+    fn div(self, rhs: u64) -> Span {
+        Span(self.0 / rhs)
+    }
+}
+
+/// How often the second fits whole into the first.
+impl Div for Span {
+    type Output = u64;
+    #[inline]
+    fn div(self, rhs: Span) -> u64 {
+        self.0 / rhs.0
+    }
+}
+
+impl Sum for Span {
+    fn sum<I: Iterator<Item = Span>>(spans: I) -> Span {
+        spans.fold(Span::ZERO, Add::add)
     }
 }
 

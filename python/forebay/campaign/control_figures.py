@@ -1,12 +1,22 @@
-"""The papers' control figures, made anew.
+"""The papers' control figures, and the theory that only they need.
 
-`FIGURES` names them; each takes nothing and returns a `Plot`.
+`FIGURES` has the figures by name; each takes nothing and returns a `Plot`.
+
+Pi-pd's Example 1 and bigdeli's section 5.1 close the loop of the plant C²/(2N)/((s + p1)(s + p2))
+with a gain of one and leave out e^{−sR}: `without_control`. With the delay that loop is unstable by
+far; the figures show how little damping the plant has.
+
+Staqm's theorem 1 and its figures 11 and 29 say how slowly a self-tuning law must estimate:
+1 + (K_rc/s)·T(s) = 0 with T = L/(1 + L), the loop as tuned for the true network; times s(1 + L),
+that is s·a(s) + (s + K_rc)·b(s)·e^{−sR} = 0 for L = b/a·e^{−sR}. The critical 1/K_rc is where its
+roots reach the axis; `critical_stpi_s` and `critical_stred_s` count them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -15,12 +25,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
+from scipy import signal
 from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
-from forebay.campaign import uncontrolled
-from forebay.control import self_tuning
-from forebay.control.virtual_queue import RateLoop
+from forebay.control.delay_system import DelaySystem, RateLoop
+from forebay.control.margins import edge
 from forebay.report.parts import (
     EDGE,
     NOTE,
@@ -34,19 +45,124 @@ from forebay.report.parts import (
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 
+# --- TCP and the queue without control ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SecondOrder:
+    """ωn²/(s² + 2ξωn·s + ωn²), and the figures of its step response.
+
+    rise_s: 1.8/ωn, the rule of thumb of pi-pd; rise_exact_s: time to first reach the step,
+    (π − arccos ξ)/ωd, as bigdeli has it. settling_s: 4/(ξωn). error_at_rest: 1/(1 + P(0)).
+    """
+
+    omega_n: float
+    xi: float
+    error_at_rest: float
+
+    @property
+    def omega_d(self) -> float:
+        return self.omega_n * math.sqrt(1 - self.xi**2)
+
+    @property
+    def overshoot(self) -> float:
+        """The overshoot as a share of the step."""
+        return math.exp(-math.pi * self.xi / math.sqrt(1 - self.xi**2))
+
+    @property
+    def rise_s(self) -> float:
+        return 1.8 / self.omega_n
+
+    @property
+    def rise_exact_s(self) -> float:
+        return (math.pi - math.acos(self.xi)) / self.omega_d
+
+    @property
+    def settling_s(self) -> float:
+        return 4 / (self.xi * self.omega_n)
+
+
+def without_control(point: OperatingPoint) -> SecondOrder:
+    """Return the plant in a loop of gain one, without delay: s² + (p1 + p2)s + p1·p2 + K."""
+    p1, p2 = point.tcp_pole, point.queue_pole
+    omega_n = math.sqrt(point.plant_gain + p1 * p2)
+    xi = (p1 + p2) / (2 * omega_n)
+    return SecondOrder(omega_n, xi, 1 / (1 + point.gain_at_rest))
+
+
+def unit_step(
+    point: OperatingPoint, duration_s: float, points: int = 4000
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (t, q) of that loop after a unit step (pi-pd figure 3)."""
+    p1, p2, gain = point.tcp_pole, point.queue_pole, point.plant_gain
+    time_s = np.linspace(0, duration_s, points)
+    _, queue = signal.step(([gain], [1, p1 + p2, p1 * p2 + gain]), T=time_s)
+    return time_s, queue
+
+
+# --- self-tuning laws ---------------------------------------------------------------------------
+
+
+def stpi(beta: float, rtt_s: float, k_rc: float) -> DelaySystem:
+    """PI with crossover at β/R; neither N nor C matter (staqm section III.D)."""
+    g = beta * math.hypot(beta, 1) / rtt_s**2
+    return _tuned([1, 1 / rtt_s, 0], [g], rtt_s, k_rc)
+
+
+def stred(phase_deg: float, flows_per_capacity: float, rtt_s: float, k_rc: float) -> DelaySystem:
+    """RED by appendix D for N/C, with the paper's crossover; phase_deg is β_red."""
+    point = OperatingPoint(flows_per_capacity, rtt_s, 1.0)  # only N/C matters
+    red = averaging_design(phase_deg, 0.1, point)
+    a = np.polymul([1, point.tcp_pole], [1, point.queue_pole])
+    a = np.polymul(a, [1, red["k_red"]])
+    # L(0) = L_red·P(0), and the loop falls through one at ω_g.
+    gain = red["l_red"] * point.plant_gain * red["k_red"]
+    return _tuned(a.tolist(), [gain], rtt_s, k_rc)
+
+
+def _tuned(a: list[float], b: list[float], delay_s: float, k_rc: float) -> DelaySystem:
+    return DelaySystem([*a, 0.0], np.polymul(b, [1, k_rc]).tolist(), delay_s)
+
+
+def critical_stpi_s(beta: float, rtt_s: float) -> float:
+    """1/K_rc above which STPI is stable, in s; inf where its PI is not stable itself."""
+    return _critical_s(lambda k_rc: stpi(beta, rtt_s, k_rc))
+
+
+def critical_stred_s(phase_deg: float, flows_per_capacity: float, rtt_s: float) -> float:
+    """1/K_rc above which STRED is stable, in s; inf where its RED is not stable itself."""
+    return _critical_s(lambda k_rc: stred(phase_deg, flows_per_capacity, rtt_s, k_rc))
+
+
+def _critical_s(system: Callable[[float], DelaySystem]) -> float:
+    """Bisect over eight decades of time; 0 where every time constant is long enough."""
+
+    def is_stable(log_s: float) -> bool:
+        return system(math.exp(-log_s)).stable()
+
+    short, long = math.log(1e-4), math.log(1e4)
+    if not is_stable(long):
+        return math.inf
+    if is_stable(short):
+        return 0.0
+    return math.exp(edge(is_stable, long, short, 5e-4))
+
+
+# --- figures ------------------------------------------------------------------------------------
+
 
 @styled
 def pi_pd_3() -> Plot:
     """pi-pd figure 3: TCP and a queue in a loop of gain one, without control and delay."""
     point = OperatingPoint(60, 0.2467, 3750)
-    figures = uncontrolled.without_control(point)
-    time_s, queue = uncontrolled.unit_step(point, 2.5, 20_000)
+    figures = without_control(point)
+    time_s, queue = unit_step(point, 2.5, 20_000)
     figure = Plot(figsize=(7.2, 3.6), layout="constrained")
     axes, zoom = stacked(figure, [2, 1], 3.9)
-    for each in (axes, zoom):
-        each.axhline(1, **EDGE)
-        each.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if each is axes else 1.2)
-        each.set(xlabel="Time [s]", ylim=(0, 2.2))
+    for panel in (axes, zoom):
+        panel.axhline(1, **EDGE)
+        panel.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if panel is axes else 1.2)
+        panel.set(xlabel="Time [s]", ylim=(0, 2.2))
     axes.axvline(figures.settling_s, color=COLOURS[1], linewidth=1.2)
     text = f"settling time {figures.settling_s:.2f} s"
     beside(axes, text, (figures.settling_s, 2.0), (4, 0))
@@ -91,7 +207,7 @@ def staqm_11(axes: Axes) -> None:
         counted = np.arange(0.1, 0.81, 0.1)
         axes.plot(
             counted,
-            [self_tuning.critical_stpi_s(float(b), rtt_ms / 1e3) for b in counted],
+            [critical_stpi_s(float(b), rtt_ms / 1e3) for b in counted],
             "o",
             color=colour,
             markersize=4,
@@ -149,9 +265,7 @@ def staqm_29(axes: Axes) -> None:
     ratios = [0.002, 0.006, 0.02]
     for colour, rtt_ms in zip(COLOURS, [100, 150, 250], strict=False):
         for style, ratio in zip(styles, ratios, strict=True):
-            times = [
-                self_tuning.critical_stred_s(float(phase), ratio, rtt_ms / 1e3) for phase in phases
-            ]
+            times = [critical_stred_s(float(phase), ratio, rtt_ms / 1e3) for phase in phases]
             axes.semilogy(np.radians(phases), times, style, color=colour)
     handles = [
         Line2D([], [], color=c, label=f"R = {r} ms")

@@ -69,17 +69,15 @@ def design(
         exported.save(result.loop, export)
     written = []
     if call.folder is not None:
-        from forebay.report import design_files as files
-
-        written = files.write(result, call.folder)
+        written = result.report(call.folder)
     if call.as_json:
         print(json.dumps(result.as_json()))
         return
     from rich.console import Console
 
-    from forebay.report import design_terminal as terminal
+    from forebay.report import designs
 
-    terminal.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
+    designs.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
 
 
 def _for_range(
@@ -121,15 +119,15 @@ def _for_range(
     )
     written = []
     if call.folder is not None:
-        from forebay.report import design_files as files
+        from forebay.report import designs
 
-        written = files.write_range(result, call.folder)
+        written = designs.write_range(result, call.folder)
     if call.as_json:
         print(json.dumps(result.as_json()))
         return
-    from forebay.report import design_terminal as terminal
+    from forebay.report import designs
 
-    terminal.show_range(console(80), result)
+    designs.show_range(console(80), result)
     print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
 
 
@@ -144,9 +142,9 @@ def _link(
 ) -> tuple[str, str, str, str]:
     """What is given, and the rest from a file of `forebay identify`."""
     if path is not None:
-        from forebay.control import identified_link as link_file
+        from forebay.control import queue_estimate
 
-        link = link_file.read_link(path)
+        link = queue_estimate.read_link(path)
         rate, packet = rate or link.rate, packet or link.packet
         flows = f"{max(1.0, link.flows[0]):g}" if flows is None else flows
         rtt = rtt or link.rtt[1]

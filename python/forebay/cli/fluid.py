@@ -114,7 +114,7 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     """Draws the figures, prints the table, and what a reader must know of it."""
     from forebay._base.publication import publish
     from forebay.experiment import descriptions
-    from forebay.fluid import packets, picture
+    from forebay.fluid import packets
     from forebay.fluid.traces import Traces
     from forebay.report import tables
 
@@ -130,11 +130,7 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
     else:
         traces = Traces(results[0])
         rows = traces.rows()
-        by_law = sorted(traces, key=lambda trace: trace.law)
-        figures = {
-            name: picture.draw(list(group), traces.plan)
-            for name, group in groupby(by_law, key=lambda trace: trace.law)
-        }
+        figures = {name: traces.plot(name) for name in sorted({trace.law for trace in traces})}
     if call.folder is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
         publish(call.folder, {name: data for files in drawn for name, data in files.items()})

@@ -17,8 +17,7 @@ from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
     from forebay._base.publication import Content
-    from forebay.control.identified_response import IdentifiedResponse
-    from forebay.control.queue_estimate import Identified
+    from forebay.control.queue_estimate import Identified, IdentifiedResponse
     from forebay.control.queue_records import QueueRecord
 
 #: Most queues that are shown in full.
@@ -53,7 +52,6 @@ def identify(
     interval: Between samples of a log without times, such as 100ms.
     out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
     """
-    from forebay.control import identified_response as response
     from forebay.control import queue_estimate as estimate
     from forebay.control import queue_records
 
@@ -76,7 +74,7 @@ def identify(
     for one in queues[:MOST]:
         part = one.window(*cut)
         numbers = estimate.identify(part, wanted_s, tcp)
-        loop = response.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
+        loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         found.append((numbers, loop))
     if call.as_json:
         for numbers, loop in found:
@@ -124,14 +122,14 @@ def _write(
     found: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
 ) -> None:
     from forebay._base.publication import publish
-    from forebay.control import identified_link as link_file
-    from forebay.report import identification_picture as picture
+    from forebay.control import queue_estimate as estimate
+    from forebay.report import loops
 
     for i, (numbers, loop) in enumerate(found):
         end = "" if len(found) == 1 else f"-{i + 1}"
-        contents: dict[str, Content] = {f"identified{end}.toml": link_file.link_toml(numbers)}
+        contents: dict[str, Content] = {f"identified{end}.toml": estimate.link_toml(numbers)}
         if loop is not None:
-            contents[f"loop{end}.png"] = picture.bode(loop, numbers.name).png()
+            contents[f"loop{end}.png"] = loops.identified(loop, numbers.name).png()
         written, *_ = publish(out, contents)
         if show:
             print(f"{numbers.name.rstrip(':')}: {written}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forebay.control.delay_system import DelaySystem
     from forebay.control.loop import Loop
     from forebay.control.margins import Margins
-    from forebay.control.published_plant import PublishedPlant
+    from forebay.control.plant import PublishedPlant
 
 __all__ = ["DelaySystem", "LawModel", "Loop", "Margins", "OperatingPoint", "PublishedPlant"]
 
@@ -23,7 +23,7 @@ _LATER = {
     "DelaySystem": "delay_system",
     "Loop": "loop",
     "Margins": "margins",
-    "PublishedPlant": "published_plant",
+    "PublishedPlant": "plant",
 }
 
 __getattr__ = getter(__name__, _LATER)

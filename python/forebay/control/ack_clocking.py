@@ -1,4 +1,4 @@
-"""TCP with ACKs as its clock and windows in sawteeth: where it rests, and the plant there.
+"""TCP with ACKs as its clock and windows in sawteeth: its equilibrium and its plant.
 
 The published plant (pi-pd eq. 1) has flows that send W/R, and a queue that follows them with a lag
 of R. But an ACK lets a packet go, and so does a window that grows: x = n/R + dn/dt, with n packets
@@ -43,7 +43,7 @@ UNSENT_PKTS = 0.5
 
 @dataclass(frozen=True)
 class AckClockedEquilibrium:
-    """Where flows rest; numbers, or arrays of one shape.
+    """The equilibrium of such flows, as numbers or as arrays of one shape.
 
     probability: p. in_flight_pkts: n, of a flow.
     """
@@ -53,7 +53,7 @@ class AckClockedEquilibrium:
 
     @staticmethod
     def at_probability(probability: Any) -> AckClockedEquilibrium:
-        """With this probability: (1 − p)b² = κpW²a² is a quadratic in n."""
+        """Return the equilibrium with this probability; (1 − p)b² = κpW²a² is a quadratic in n."""
         p = np.asarray(probability, float)
         c = np.sqrt((1 - p) / (KAPPA * p))
         linear = 1 + UNSENT_PKTS * p - c * KAPPA * p
@@ -63,12 +63,12 @@ class AckClockedEquilibrium:
 
     @property
     def window_pkts(self) -> Any:
-        """W."""
+        """The window W."""
         return self.in_flight_pkts + UNSENT_PKTS
 
     @property
     def signals(self) -> Any:
-        """λ, of a flow in a round trip."""
+        """The signals of a flow in a round trip, λ."""
         return self.in_flight_pkts * self.probability
 
 
@@ -87,7 +87,7 @@ class AckClockedPlant(Plant):
         return FlowModel.ack_clocked()
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
-        """With this plant in the place of the published one's gain, poles and delay."""
+        """Return the published loops with this plant's gain, poles and delay."""
         published = frequency_response.terms(equilibria)
         rtt_s = np.array([point.rtt_s for point, _ in equilibria])
         ages_s = np.array([model["age_s"] for _, model in equilibria])

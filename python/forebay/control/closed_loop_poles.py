@@ -26,7 +26,7 @@ POINTS = 30
 
 
 def roots(t: Terms) -> Complexes:
-    """From right to left; of a sampled loop as ln z/T."""
+    """Return the roots from right to left; those of a sampled loop as ln z/T."""
     if t.interval_s is None:
         return _newton(t, _generator(t))
     interval_s = float(t.interval_s)
@@ -44,8 +44,10 @@ def roots(t: Terms) -> Complexes:
 
 
 def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
-    """Hold, delay, plant and sampler as numerator and denominator in z⁰, z⁻¹, …; `gain.pulse` has
-    the formula."""
+    """Return hold, delay, plant and sampler as numerator and denominator in z⁰, z⁻¹, ….
+
+    `frequency_response.pulse` has the formula.
+    """
     assert t.interval_s is not None
     # A pole that two paths share is one of their sum.
     poles = list(dict.fromkeys(_plain(pole) for path in t.paths for pole in path.poles))
@@ -57,13 +59,13 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     for path in t.paths:
         whole, rest = frequency_response.whole_intervals(path.delay_s, t.interval_s)
         numerator: Any = np.zeros(1)
-        for residue, pole in frequency_response.residues(path):
+        for residue, pole in frequency_response.partial_fractions(path):
             new, old = frequency_response.gammas(pole, t.interval_s, rest)
-            others = np.array([1.0])
-            for other, decay in zip(poles, decays, strict=True):
-                if other != _plain(pole):
-                    others = np.convolve(others, [1, -decay])
-            part: Any = _plain(residue) * np.convolve([new, old], others)
+            cofactor = np.array([1.0])
+            for other_pole, decay in zip(poles, decays, strict=True):
+                if other_pole != _plain(pole):
+                    cofactor = np.convolve(cofactor, [1, -decay])
+            part: Any = _plain(residue) * np.convolve([new, old], cofactor)
             numerator = _polyadd(numerator, part)
         total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
     # Complex poles come in pairs: what is left of their imaginary parts is rounding.
@@ -71,28 +73,29 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
 
 
 def rational(t: Terms) -> tuple[Floats, Floats]:
-    """The plant of one path without its delay: numerator and denominator in s, highest power
-    first."""
+    """Return the plant of one path without its delay, in s, highest power first."""
     poles = [complex(pole) for pole in t.poles]
     bottom = np.poly([-pole for pole in poles])
     top = np.zeros(1, complex)
-    if t.shares is None:
+    if t.residues is None:
         return np.array([float(t.gain)]), np.asarray(bottom.real, float)
-    for i, share in enumerate(t.shares):
-        others = [-other for j, other in enumerate(poles) if j != i]
-        top = np.polyadd(top, complex(t.gain * share) * np.poly(others))
+    for i, share in enumerate(t.residues):
+        cofactor = [-other_pole for j, other_pole in enumerate(poles) if j != i]
+        top = np.polyadd(top, complex(t.gain * share) * np.poly(cofactor))
     return np.asarray(top.real, float), np.asarray(bottom.real, float)
 
 
 def _generator(t: Terms) -> Complexes:
-    """Guesses: eigenvalues of the loop's generator on Chebyshev points of the longest delay (Breda,
-    Maset and Vermiglio 2005). A sampler stands in it by Tustin's rule, with half an interval more
-    of delay, for roots far below the sampling frequency."""
+    """Return guesses: eigenvalues of the loop's generator on Chebyshev points of the longest delay.
+
+    The method is that of Breda, Maset and Vermiglio (2005). A sampler enters by Tustin's rule, with
+    half an interval more of delay, for roots far below the sampling frequency.
+    """
     late_s = 0.0
     law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
     law_c, acts = np.zeros((1, 0)), float(t.direct)
     # A law without gain adds nothing, and its gain would be divided by.
-    if t.interval_s is not None and any(np.any(it) for it in t.numerator):
+    if t.interval_s is not None and any(np.any(c) for c in t.numerator):
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
         # In intervals of time, and by its largest gain, which keep the numbers moderate.
@@ -121,24 +124,26 @@ def _generator(t: Terms) -> Complexes:
         for residue, delay_s in entries:
             at = weights(nodes, -2 * (delay_s + late_s) / longest_s)
             whole[i] += np.kron(at, -residue * output)
-    found = np.linalg.eigvals(whole)
-    return np.asarray(found[np.argsort(-found.real)][:60], complex)
+    eigenvalues = np.linalg.eigvals(whole)
+    return np.asarray(eigenvalues[np.argsort(-eigenvalues.real)][:60], complex)
 
 
 def _modes(t: Terms) -> dict[complex, list[tuple[complex, float]]]:
-    """Of each pole, which the paths share, its residue and delay in each of them."""
-    found: dict[complex, list[tuple[complex, float]]] = {}
+    """Return the residues and delays of each pole in the paths that share it."""
+    modes: dict[complex, list[tuple[complex, float]]] = {}
     for path in t.paths:
-        for residue, pole in frequency_response.residues(path):
+        for residue, pole in frequency_response.partial_fractions(path):
             entry = (complex(residue), float(path.delay_s))
-            found.setdefault(complex(pole), []).append(entry)
-    return found
+            modes.setdefault(complex(pole), []).append(entry)
+    return modes
 
 
 def _period_map(t: Terms, steps: int) -> Complexes:
-    """How the state of plant, delay and law moves in one interval, in steps that hold the plant's
-    input: its eigenvalues. One step is exact of a law behind its sampler; of one that also acts at
-    once, small ones are a guess."""
+    """Return the eigenvalues of the state's map over one interval, in steps that hold the input.
+
+    The state is that of plant, delay and law. One step is exact for a law behind its sampler; for a
+    law that also acts at once, small steps give a guess.
+    """
     assert t.interval_s is not None
     interval_s = float(t.interval_s)
     dt = interval_s / steps
@@ -186,7 +191,7 @@ def _period_map(t: Terms, steps: int) -> Complexes:
 
 
 def _newton(t: Terms, guesses: Complexes) -> Complexes:
-    """Roots of 1 + L near the guesses, once each, from right to left."""
+    """Return the roots of 1 + L near the guesses, without repetition, from right to left."""
     turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
     s = guesses[np.abs(guesses.imag) < 1.01 * turn]
     near_s = float(t.shortest_s)
@@ -206,15 +211,17 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
             size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
             s = s - change / np.maximum(1.0, size)
         good = np.isfinite(s) & (np.abs(change) < 1e-7 * (np.abs(s) + 1e-3 / near_s))
-    kept: list[complex] = []
-    for found in s[good]:
+    distinct: list[complex] = []
+    for refined in s[good]:
         # z is the same a sampling frequency higher.
-        root = complex(found)
+        root = complex(refined)
         if math.isfinite(turn):
-            root = complex(found.real, (found.imag + turn) % (2 * turn) - turn)
-        if all(abs(root - other) > 1e-6 * (abs(root) + 1e-3 / near_s) for other in kept):
-            kept.append(root)
-    return np.array(sorted(kept, key=lambda root: -root.real), complex)
+            root = complex(refined.real, (refined.imag + turn) % (2 * turn) - turn)
+        if all(
+            abs(root - known_root) > 1e-6 * (abs(root) + 1e-3 / near_s) for known_root in distinct
+        ):
+            distinct.append(root)
+    return np.array(sorted(distinct, key=lambda root: -root.real), complex)
 
 
 def _tustin(coefficients: Sequence[object], order: int) -> Floats:
@@ -229,13 +236,13 @@ def _tustin(coefficients: Sequence[object], order: int) -> Floats:
 
 
 def _plain(number: Number) -> float | complex:
-    """Real where it can be: complex sums round otherwise."""
-    found = complex(number)
-    return found if found.imag else found.real
+    """Return a number as a real one if it is: complex sums round otherwise."""
+    value = complex(number)
+    return value if value.imag else value.real
 
 
 def _polyadd(a: AnyOf, b: AnyOf) -> AnyOf:
-    """Sum of polynomials with the constant term first."""
+    """Return the sum of polynomials with the constant term first."""
     total = np.zeros(max(len(a), len(b)), np.result_type(a, b))
     total[: len(a)] += a
     total[: len(b)] += b

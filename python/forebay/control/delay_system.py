@@ -4,6 +4,8 @@ The roots of a(s) + b(s)·e^{−sh} decide: the system is retarded where b has t
 neutral where both degrees are equal. They are counted by the argument principle, and found as
 eigenvalues of the system's operator on a grid of Chebyshev points, then refined by Newton's
 method. Neither replaces the delay by a rational function.
+
+`RateLoop` is such a system: the loop of AVQ and E-AVQ, which act on rates and have no queue.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class DelaySystem:
         )
 
     def unstable_roots(self) -> float:
-        """How many roots have Re s > 0; infinite for a neutral system with |b_n/a_n| ≥ 1.
+        """Return the number of roots with Re s > 0; infinite if neutral with |b_n/a_n| ≥ 1.
 
         The argument of f along the boundary of the right half of a disc that holds them all.
         Raises `ValueError` where a root is on the imaginary axis, to rounding.
@@ -95,7 +97,7 @@ class DelaySystem:
         return round(count)
 
     def stable(self) -> bool:
-        """Whether every root has Re s < 0; on the boundary, False."""
+        """True if every root has Re s < 0; False on the boundary."""
         try:
             return self.unstable_roots() == 0
         except ValueError:
@@ -109,9 +111,9 @@ class DelaySystem:
         """
         guesses = self._eigenvalues(points)
         guesses = guesses[np.argsort(-guesses.real)][: 4 * count + 20]
-        found = self._newton(guesses)
-        found = found[np.argsort(-found.real, kind="stable")]
-        return found[:count]
+        refined = self._newton(guesses)
+        refined = refined[np.argsort(-refined.real, kind="stable")]
+        return refined[:count]
 
     def rightmost(self) -> complex:
         """The rightmost root, with Im s ≥ 0."""
@@ -128,7 +130,7 @@ class DelaySystem:
         return 1.01 * max(real, default=1.0)
 
     def _turn(self, radius: float) -> float:
-        """How far arg f(jω) turns from ω = 0 to `radius`."""
+        """Return the angle by which arg f(jω) turns from ω = 0 to `radius`."""
         steps = max(200, math.ceil(8 * radius * self.delay_s))
         omega = np.union1d(np.linspace(0, radius, steps), np.geomspace(1e-6, 1, 200) * radius)
         for _ in range(60):
@@ -159,14 +161,14 @@ class DelaySystem:
         past[-1] = -b[1:][::-1]
         _, differentiate = chebyshev(points)
         size = n * (points + 1)
-        left, right = np.eye(size), np.kron(differentiate, np.eye(n))
-        left[n - 1, -1] = b[0]
-        right[:n] = 0
-        right[:n, :n] = now
-        right[:n, -n:] = past
+        lhs, rhs = np.eye(size), np.kron(differentiate, np.eye(n))
+        lhs[n - 1, -1] = b[0]
+        rhs[:n] = 0
+        rhs[:n, :n] = now
+        rhs[:n, -n:] = past
         from scipy import linalg  # a tenth of a second to load, which most loops do without
 
-        return np.asarray(linalg.eigvals(linalg.solve(left, right)) / unit, complex)
+        return np.asarray(linalg.eigvals(linalg.solve(lhs, rhs)) / unit, complex)
 
     def _newton(self, guesses: Complexes) -> Complexes:
         """Roots near the guesses, once each; guesses that wander off are dropped."""
@@ -182,11 +184,11 @@ class DelaySystem:
         ) * np.exp(np.minimum(-s.real * self.delay_s, 700))
         with np.errstate(all="ignore"):
             good = near & np.isfinite(s) & (np.abs(self(s)) < 1e-9 * size)
-        kept: list[complex] = []
+        distinct: list[complex] = []
         for root in s[good]:
-            if all(abs(root - other) > 1e-7 * (abs(root) + unit) for other in kept):
-                kept.append(complex(root))
-        return np.array(kept, complex)
+            if all(abs(root - known_root) > 1e-7 * (abs(root) + unit) for known_root in distinct):
+                distinct.append(complex(root))
+        return np.array(distinct, complex)
 
 
 def _shift(coefficients: Sequence[float], by: float) -> list[float]:
@@ -207,11 +209,82 @@ def chebyshev(points: int) -> tuple[Floats, Floats]:
 
 
 def weights(nodes: Floats, at: float) -> Floats:
-    """By which the values at these Chebyshev nodes interpolate another point (Berrut and Trefethen
-    2004)."""
+    """Return barycentric interpolation weights at Chebyshev nodes (Berrut and Trefethen 2004)."""
     off = at - nodes
     if np.any(np.abs(off) < 1e-14):
         return np.asarray(np.abs(off) < 1e-14, float)
     ends = np.where((nodes == nodes[0]) | (nodes == nodes[-1]), 0.5, 1.0)
     parts = ends * (-1.0) ** np.arange(len(nodes)) / off
     return np.asarray(parts / parts.sum(), float)
+
+
+#: β of e-avq eq. (15)
+BETA = 2 / 3
+
+
+@dataclass(frozen=True)
+class RateLoop:
+    """TCP under a virtual queue, AVQ's or E-AVQ's (e-avq section 3.2).
+
+    Of N users with RTT d, marked by p = (λ − C̃)/λ, the rate λ moves by
+    δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), and the virtual capacity by
+    δC̃' = −K_i·δλ − K_p·δλ' − K_d·δλ'' (e-avq eq. 18); AVQ has K_i = α alone.
+
+    capacity_pkts_per_s, flows, rtt_s: C, N and d.
+    gamma: target utilisation.
+    k_i: per second; k_p: a number; k_d: in seconds.
+    """
+
+    capacity_pkts_per_s: float
+    flows: float
+    rtt_s: float
+    k_i: float
+    k_p: float = 0.0
+    k_d: float = 0.0
+    gamma: float = 0.98
+
+    @property
+    def k11(self) -> float:
+        """N/(γCd²)."""
+        return self.flows / (self.gamma * self.capacity_pkts_per_s * self.rtt_s**2)
+
+    @property
+    def k2(self) -> float:
+        """βγC/N, which is K12 too."""
+        return BETA * self.gamma * self.capacity_pkts_per_s / self.flows
+
+    @property
+    def system(self) -> DelaySystem:
+        """e-avq eq. (21): of neutral type where K_d > 0."""
+        k2 = self.k2
+        b = [k2 * self.k_d, k2 + k2 * self.k_p, k2 * self.k_i]
+        return DelaySystem([1.0, self.k11, 0.0], b, self.rtt_s)
+
+    @property
+    def stable(self) -> bool:
+        """True if every root decays."""
+        return self.system.stable()
+
+    @property
+    def settling_s(self) -> float:
+        """Time in which the slowest root falls to 2 %; inf where it does not."""
+        root = self.system.rightmost().real
+        return -4 / root if root < 0 else math.inf
+
+    def printed_theorem(self) -> bool:
+        """Conditions (22) and (23) as e-avq prints them, which are wrong: see docs/theory.md."""
+        k11, k12, k2 = self.k11, self.k2, self.k2
+        kd = k2 * self.k_d
+        kp = k12 + k2 * self.k_p
+        m0 = 2 * k11 + 2 * kp * kd
+        m1 = 2 * (kp + k11 * kd)
+        m2 = 2 * k2 * self.k_i * kp
+        m3 = 2 * k11 * k2 * self.k_i
+        m4 = 4 * k2**2 * self.k_i**2
+        discriminant = (m0 * m3 + m1 * m2) ** 2 - 4 * (m1 * m3 + m4) * (m0 * m2 - m4)
+        return discriminant < 0 or (m0 - m1) * (m2 - m3) > 0
+
+    def far_roots_real_s(self) -> float:
+        """Re s of the roots far from the origin, ln(K2·K_d)/d; −inf without K_d."""
+        kd = self.k2 * self.k_d
+        return math.log(kd) / self.rtt_s if kd > 0 else -math.inf

@@ -1,20 +1,43 @@
-"""Designing a law for a link: from what is asked for to the design with its second thoughts."""
+"""Designing a law for a link: the rule's answer, then a sampling interval and goals that suit it.
+
+`design` takes these steps, each of which may replace the draft of the one before it:
+
+1. The rule's answer at the law's own interval (`design_rule.design_once`), or at one that suits the
+   RTT where the rule has no gains for the law's own.
+2. An interval that suits the RTT, where the law's own makes a worse loop.
+3. Advice, where the loop amplifies too much.
+4. A stable loop by the advice or by the exact set of a PI's robust gains, where the rule's own
+   goals give none.
+5. Goals whose gains Linux's qdisc of the law can have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import quantities
+import forebay._native as _native
+from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.control import measured_law
-from forebay.control import robust_settings as calmer_settings
-from forebay.control.designed_law import Design
+from forebay.control import margins, measured_law, pi_forms, pi_stabilising_set
+from forebay.control.design_rule import SLOWER, design_once
+from forebay.control.designed_law import DEVIATIONS, Design, RobustSetting
 from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.control.margins import ROBUST_PEAK
+from forebay.control.pi_stabilising_set import TAKEN, PiGains
+from forebay.scenario import router
 
 if TYPE_CHECKING:
     from forebay.scenario.python_laws import Prototype
+
+#: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
+#: away: PI-PD's rule has the same bound.
+LONGEST = 0.25
+#: Factors on a goal, nearest first.
+LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
 
 def design(
@@ -29,7 +52,7 @@ def design(
     l4s_flows: float = 0.0,
     tcp: PerClass = PLAIN,
 ) -> Design:
-    """Designs a law for a link.
+    """Design a law for a link.
 
     law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME or as its class,
         whose linear model is measured (`measured_law`) with its parameters as they are.
@@ -40,7 +63,7 @@ def design(
     buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
     overrides: what the design is asked for ({"beta": 0.3}), and parameters of the law that it
         leaves alone ({"interval": "10ms"}).
-    l4s_flows: scalable flows beside the classic ones, under a law that couples both.
+    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
     tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
 
     Where Linux has the law and its rule's own goals give gains that Linux's qdisc cannot have, the
@@ -57,23 +80,336 @@ def design(
     """
     settings = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
     target = _one_target(target, settings.pop("target", None))
-    if measured_law.is_python(law):
-        link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
-        return measured_law.design(law, link, settings, target)
-    assert isinstance(law, str)
     link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
-    rule_design = calmer_settings.design_at_fitting_interval(law, link, settings)
-    if rule_design.loop is None:
-        return calmer_settings.stable_rates(rule_design, settings)
-    rule_design = calmer_settings.with_interval(rule_design, settings)
-    rule_design = replace(rule_design, advice=calmer_settings.calmer_setting(rule_design, settings))
-    return calmer_settings.within_linux(calmer_settings.stable(rule_design, settings), settings)
+    if measured_law.is_python(law):
+        return _measured(law, link, settings, target)
+    assert isinstance(law, str)
+    draft = _at_fitting_interval(law, link, settings)
+    if draft.loop is None:
+        return _stable_rates(draft, settings)
+    draft = _with_interval(draft, settings)
+    draft = replace(draft, advice=_robust_setting(draft, settings))
+    return _within_linux(_stable(draft, settings), settings)
 
 
 def _one_target(option: str | None, param: str | None) -> str | None:
-    """The set-point, which may be given as an option or as a parameter, of any law."""
+    """Return the set-point, which may be given as an option or as a parameter, of any law."""
     if option is not None and param is not None and option != param:
         raise ScenarioError(
             f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
         )
     return option if param is None else param
+
+
+def _measured(
+    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+) -> Design:
+    """Return a Python law with its parameters on a link, with its measured loop.
+
+    Raises `ScenarioError` for a law that cannot be read, or has no linear model there.
+    """
+    name, source, params, notes, equilibrium = measured_law.measure(law, link, settings, target)
+    plant = measured_law.flows_on(link)
+    if target is None:
+        link = replace(link, target_pkts=equilibrium.model["queue_pkts"])
+    return Design(
+        name,
+        link,
+        {},
+        params,
+        notes,
+        equilibrium.point,
+        plant.loop(equilibrium),
+        senders=plant.mixed_senders(equilibrium),
+        source=source,
+    )
+
+
+# --- the sampling interval ----------------------------------------------------------------------
+
+
+def _at_fitting_interval(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design:
+    """Return the design at the law's own interval, or at one that suits the RTT.
+
+    A rule may have no gains for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises
+    `ScenarioError`.
+    """
+    try:
+        return design_once(law, link, settings)
+    except ScenarioError:
+        own_s = None if "interval" in settings else _own_interval_s(law)
+        rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
+        if own_s is None or own_s <= LONGEST * rtt_s:
+            raise
+        draft = _attempt(law, link, {**settings, "interval": _fitting_interval(law, rtt_s)})
+        if draft is None or draft.loop is None or draft.loop.interval_s is None or not draft.stable:
+            raise
+        return replace(draft, impossible_s=own_s)
+
+
+def _with_interval(draft: Design, settings: Mapping[str, str]) -> Design:
+    """Return the design at an interval that suits the RTT, where the law's own does not.
+
+    An interval that was given stays.
+    """
+    loop, own_s = draft.loop, _own_interval_s(draft.law)
+    if loop is None or loop.interval_s is None or own_s is None or "interval" in settings:
+        return draft
+    rtt_s = draft.point.rtt_s
+    # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
+    if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
+        return draft
+    interval = _fitting_interval(draft.law, rtt_s)
+    variant = _attempt(draft.law, draft.link, {**settings, "interval": interval})
+    if variant is None or variant.loop is None or peak_of(variant) > 0.95 * peak_of(draft):
+        return draft
+    return replace(variant, published=loop)
+
+
+def _attempt(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design | None:
+    """Return `design_once`; None where it raises `ScenarioError`."""
+    try:
+        return design_once(law, link, settings)
+    except ScenarioError:
+        return None
+
+
+def _own_interval_s(law: str) -> float | None:
+    spec = _interval_spec(law)
+    if spec is None:
+        return None
+    own = spec["default"]
+    return own if isinstance(own, float) else _native.quantity("interval", own, "time")
+
+
+def _fitting_interval(law: str, rtt_s: float) -> str:
+    """Return a fifth of R, or the least that the law takes."""
+    spec = _interval_spec(law)
+    least_s = 0.0 if spec is None else spec["min"] or 0.0
+    return f"{1e3 * max(TAKEN * rtt_s, least_s):.2g}ms"
+
+
+def _interval_spec(law: str) -> Any:
+    return registries.parameter(law, "interval") if law in registries.laws() else None
+
+
+def _kept_interval(draft: Design) -> dict[str, str]:
+    """Return the interval of a draft that is not the law's own."""
+    if draft.published is None and draft.impossible_s is None:
+        return {}
+    return {"interval": dict(draft.params)["interval"]}
+
+
+# --- robustness ---------------------------------------------------------------------------------
+
+
+def peak_of(draft: Design, enough: float = math.inf) -> float:
+    """Return the largest |1/(1 + L)|; infinite for a loop that is not stable.
+
+    Above `enough` it is rough, and many times quicker.
+    """
+    if draft.loop is None or not draft.loop.stable:
+        return math.inf
+    if math.isfinite(enough):
+        return margins.peak(draft.loop.terms, draft.loop.grid, enough)
+    return draft.loop.peak
+
+
+def _robust_setting(draft: Design, settings: Mapping[str, str]) -> RobustSetting | None:
+    """Return the setting that makes a loop robust; None for a loop that is."""
+    peak = peak_of(draft)
+    if peak <= ROBUST_PEAK:
+        return None
+    for key, value in _tried(draft, settings):
+        link = draft.link
+        if key == "target":
+            link = replace(link, target_pkts=float(value.removesuffix("p")))
+        variant = _attempt(draft.law, link, {**settings, **_kept_interval(draft), key: value})
+        if variant is None:
+            continue
+        then = peak_of(variant, ROBUST_PEAK)
+        if then <= ROBUST_PEAK and variant.loop is not None:
+            return RobustSetting(peak, key, value, then, variant.loop)
+    return RobustSetting(peak)
+
+
+def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield settings from the nearest on.
+
+    First the goal that slows the law, then its other goals, its interval, and the set-point.
+    """
+    model = draft.model()
+    values = {name: value for name, value, _ in model.goals}
+    slowed = model.slowed_by
+    if slowed is not None and slowed not in values:
+        values[slowed] = dict(draft.params)[slowed]
+    if draft.gain_params and all(name in settings for name in draft.gain_params):
+        # The rule is not asked.
+        values = {}
+    for key in sorted(values, key=lambda key: key != slowed):
+        try:
+            now = float(settings.get(key, values[key]))
+        except ValueError:
+            continue
+        for factor in LESS if key == slowed else (*LESS, *MORE):
+            yield key, f"{factor * now:.3g}"
+    if draft.loop is not None and draft.loop.interval_s is not None:
+        for share in (0.1, 0.05):
+            if share * draft.point.rtt_s < 0.9 * draft.loop.interval_s:
+                yield "interval", f"{1e3 * share * draft.point.rtt_s:.2g}ms"
+    if "target" in dict(draft.params):
+        for factor in (1.5, 2.0, 3.0, 4.0):
+            if factor * draft.link.target_pkts < 0.9 * draft.link.buffer_pkts:
+                yield "target", f"{factor * draft.link.target_pkts:.4g}p"
+
+
+def _rule_keys(draft: Design) -> set[str]:
+    """Return the goals and the gains of a law's rule."""
+    return {name for name, _, _ in draft.model().goals} | set(draft.gain_params)
+
+
+def _stable(draft: Design, settings: Mapping[str, str]) -> Design:
+    """Return the draft if it is stable or was given by hand, else the nearest stable design.
+
+    That is the one that the advice names, or a PI of the set of robust gains, as a rule may not
+    give gains that its own margins call unstable. Raises `ScenarioError` where there is none.
+    """
+    by_hand = any(key in settings for key in _rule_keys(draft))
+    if draft.stable or by_hand or not draft.gains:
+        return draft
+    advice = draft.advice
+    key, value = (advice.key, advice.value) if advice is not None else (None, None)
+    # The set-point is not the rule's to move.
+    if key is not None and value is not None and key != "target":
+        varied = {**settings, **_kept_interval(draft), key: value}
+        variant = design_once(draft.law, draft.link, varied)
+        return replace(variant, published=draft.published, unstable_goal=advice)
+    robust = _of_robust_set(draft, settings)
+    if robust is not None and robust.stable:
+        return robust
+    alternative = f"--target {value}" if key == "target" else "another --target"
+    raise ScenarioError(
+        f"law: found {draft.law}, whose rule gives no stable loop on this link with any of its "
+        f"goals, allowed: {alternative}, or another law"
+    )
+
+
+def _stable_rates(draft: Design, settings: Mapping[str, str]) -> Design:
+    """Return a loop of rates, whose rule has no goals, if it is stable or was given by hand.
+
+    Raises `ScenarioError`.
+    """
+    if draft.stable or any(key in settings for key in _rule_keys(draft)):
+        return draft
+    moved = " and ".join(name for name in draft.gain_params if name in draft.gains)
+    raise ScenarioError(
+        f"law: found {draft.law}, whose loop of rates is stable with no {moved}: with "
+        f"{draft.point.window_pkts:.3g} packets a flow, marking answers the rate too steeply, "
+        f"allowed: smaller windows, another law, or --set {moved}=… to see its roots"
+    )
+
+
+def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
+    """Return a PI by the exact set of its robust gains, for a link on which its rule has none.
+
+    None for any other law, and where no gains are robust.
+    """
+    form, loop = pi_forms.pi_law(draft.law), draft.loop
+    if form is None or loop is None or loop.interval_s is None:
+        return None
+    target = dict(draft.params)[form.keys[0]]
+    corner = pi_stabilising_set.corner_on(form, draft.link, target, loop.interval_s)
+    if isinstance(corner, str):
+        return None
+
+    def with_gains(gains: PiGains) -> Design:
+        texts = dict(form.texts(gains.a, gains.b))
+        return design_once(draft.law, draft.link, {**settings, **_kept_interval(draft), **texts})
+
+    try:
+        gains = pi_stabilising_set.choose([corner], loop.interval_s)
+        robust = with_gains(gains)
+        headroom, step = robust.headroom, robust.gain_step
+        # The largest integral has a K_p by which the queue's own oscillation takes p to zero, or
+        # past a step of its gains.
+        cut = headroom is not None and not headroom.suffices
+        share = 1.0
+        if headroom is not None and cut:
+            share = headroom.headroom_pkts / (DEVIATIONS * headroom.deviation_pkts)
+        if step is not None:
+            within = step.headroom_pkts / (DEVIATIONS * step.deviation_pkts)
+            share = min(share, max(within, SLOWER))
+        if share < 1:
+            gains = pi_stabilising_set.choose([corner], loop.interval_s, share * gains.k_p)
+            robust = with_gains(gains)
+    except ScenarioError:
+        return None
+    clear = step is not None and robust.gain_step is None
+    note = (
+        "The law's rule has no gains that are stable here. These have the largest integral of all "
+        f"with which |1/(1 + L)| is at most {ROBUST_PEAK:g}"
+        + (", and the queue's own moves do not take the probability to zero" if cut else "")
+        + (", and they stay within one step of the law's gains" if clear else "")
+        + "."
+    )
+    values = {"k_p": gains.k_p, "k_i": gains.k_i}
+    return replace(robust, gains=values, notes=[note], published=draft.published)
+
+
+# --- the range of Linux's qdisc -----------------------------------------------------------------
+
+
+def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
+    """Return a robust design whose gains Linux's qdisc of the law can have, where there is one.
+
+    The draft itself is returned where Linux has no such qdisc, where its gains are within the
+    qdisc's range, where gains or goals were given by hand, and where no robust design is in range.
+    """
+    if draft.loop is None or any(key in settings for key in _rule_keys(draft)):
+        return draft
+    beyond = _beyond_linux(draft)
+    model = draft.model()
+    goals = {name: value for name, value, _ in model.goals}
+    goal = model.slowed_by
+    if beyond is None or goal not in goals:
+        return draft
+    try:
+        usual = float(goals[goal])
+    except ValueError:
+        return draft
+    # As robust as the rule's own design, at least.
+    largest_peak = max(ROBUST_PEAK, peak_of(draft))
+    if not math.isfinite(largest_peak):
+        return draft
+    for factor in sorted((*LESS, *MORE), key=lambda factor: abs(math.log(factor))):
+        value = f"{factor * usual:.3g}"
+        varied = {**settings, **_kept_interval(draft), goal: value}
+        variant = _attempt(draft.law, draft.link, varied)
+        if variant is None:
+            continue
+        if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:
+            note = (
+                f"The rule's own goal, {goal} = {goals[goal]}, gives {beyond}, which Linux's "
+                f"{draft.law} cannot have; {goal} = {value} gives gains that it can."
+            )
+            return replace(variant, notes=[note, *variant.notes], published=draft.published)
+    return draft
+
+
+def _beyond_linux(draft: Design) -> str | None:
+    """Return the first gain that is outside of the range of Linux's qdisc, as "beta = 3.1"."""
+    link = draft.link
+    try:
+        router.settings(
+            draft.law,
+            draft.params,
+            rate_bps=link.rate_bps,
+            packet_bytes=link.packet_bytes,
+            buffer_pkts=max(1, round(link.buffer_pkts)),
+        )
+    except ScenarioError as error:
+        params = dict(draft.params)
+        for name in draft.gain_params:
+            if f" {name}: " in f" {error}":
+                return f"{name} = {params[name]}"
+    return None

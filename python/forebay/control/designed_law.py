@@ -1,48 +1,92 @@
-"""A law designed for a link: operating point, gains, margins, and a file that runs."""
+"""A designed law on its link: operating point, gains, margins, and a file that runs.
+
+Two numbers say how far from its set-point the law leaves its linear model, to be compared with how
+far the flows move the queue:
+
+- Below the set-point the probability is cut at zero (`Design.headroom`): an integral loses what is
+  cut off, and the queue settles lower.
+- PIE's gains step with its probability (`Design.gain_step`; RFC 8033 section 4.2). A change that
+  crosses a step is made with the gains of where it began: upwards with the smaller ones, and
+  downwards with the larger ones. So p loses at each crossing, and the integral makes up for it by a
+  queue above its set-point. With gains g1 below and g2 above, a sample loses (g2/g1 − g1/g2)/4
+  times the mean square of its change and the density at the step: nothing, if p moved by small
+  changes.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from forebay._base import quantities, registries
-from forebay._base.words import hint
+from forebay._base import quantities, words
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control import expected_queue as expected
-from forebay.control import limit_cycle, margins
+from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
-from forebay.control.class_equilibria import CoupledEquilibrium, MixedEquilibrium
-from forebay.control.expected_queue import Expected
-from forebay.control.gain_steps import step_within, swing_of_classes
-from forebay.control.limit_cycle import LimitCycle
-from forebay.control.loaded_link import LoadedLink, scenario_toml
+from forebay.control.delay_system import RateLoop
+from forebay.control.expected_queue import Expected, LimitCycle
+from forebay.control.loaded_link import PLAIN, LoadedLink, scenario_toml
 from forebay.control.loop import Loop
-from forebay.control.margins import CALM, Margins
-from forebay.control.plant import Equilibrium, Plant
+from forebay.control.margins import Margins
+from forebay.control.plant import CoupledEquilibrium, MixedEquilibrium, Plant
 from forebay.control.plants import plant_on
 from forebay.control.senders import SENDERS
-from forebay.control.virtual_queue import RateLoop
 
-#: A rule is asked for at most so many times more flows of Reno, and so many times fewer: a plant
-#: that needs less than that is of another kind. Halvings of the factor between what is calm and
-#: what is not.
-MORE, FEWER, CLOSER = 2.0**12, 2.0**4, 5
-#: The least share of gains that are calm which is taken to keep the queue's own moves within one
-#: step of a law's gains.
-SLOWER = 1 / 4
-#: Coefficients of a controller, which belong together.
-COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
+if TYPE_CHECKING:
+    from forebay.report.plot import Plot
+
+#: Pictures of a loop: |L| and its angle over frequency, |L| over its angle, the queue after a tenth
+#: more flows have come, L in the complex plane, and the roots of the closed loop.
+LoopPicture = Literal["bode", "nichols", "step", "nyquist", "roots"]
+#: With headroom for this number of standard deviations of the queue, the probability seldom reaches
+#: zero.
+DEVIATIONS = 4.0
+#: The queue is counted in whole packets, so that it moves at least by this.
+LEAST_DEVIATION_PKTS = 0.5
+#: Gains that differ by this factor between probabilities that differ by `NEAR` step there.
+STEPS, NEAR = 1.5, 2 ** (1 / 8)
+
+
+class Headroom(NamedTuple):
+    """The distance from the set-point at which the probability is cut at zero.
+
+    headroom_pkts: below the set-point. deviation_pkts: standard deviation of the queue by the
+    windows' sawteeth.
+    """
+
+    headroom_pkts: float
+    deviation_pkts: float
+
+    @property
+    def suffices(self) -> bool:
+        """True if the queue's own oscillation seldom takes the probability to zero."""
+        return self.headroom_pkts >= DEVIATIONS * self.deviation_pkts
+
+
+class GainStep(NamedTuple):
+    """A step of a law's gains, which grow by `factor` above a `probability` of signals.
+
+    headroom_pkts: distance of that probability from the set-point. deviation_pkts: standard
+    deviation of the queue by the windows' sawteeth.
+    """
+
+    probability: float
+    factor: float
+    headroom_pkts: float
+    deviation_pkts: float
 
 
 @dataclass(frozen=True)
-class CalmerSetting:
-    """A loop whose |1/(1 + L)| rises above what is calm, and the setting that brings it below.
+class RobustSetting:
+    """A loop whose |1/(1 + L)| exceeds the limit of a robust loop, and a setting that lowers it.
 
-    peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
-    with it; loop: the loop with it.
+    peak: that of the loop. key, value: the setting; None if none of those tried helps. then: the
+    peak with the setting; loop: the loop with it.
     """
 
     peak: float
@@ -71,17 +115,18 @@ class Design:
 
     gains: the designed numbers, under the papers' names.
     params: the law's parameters, name and value as a text.
-    point: the network at the queue where the law settles.
+    point: the operating point; that of as many flows of Reno as need the same probability, where
+        there are other flows.
     loop: None for laws of rates, which have no loop of queue and probability.
-    published: the same law at the sampling interval that it has by itself, where that is too
-        long for the link's RTT and the design takes another.
+    published: the loop at the law's own sampling interval, where that is too long for the link's
+        RTT and the design has another.
     impossible_s: that interval, where the rule has no gains for it at all.
-    advice: what would make a loop calmer that amplifies too much.
-    unstable_goal: the setting that was taken, where the rule's own goals made no stable loop.
-    gain_params: the parameters that the rule has chosen, but for set-point and interval.
-    classes: both classes at rest, where there are L4S flows; `point` is then that of as many
-        flows of Reno as need the same probability.
-    senders: all of them at rest, where they are not Reno's of one RTT; `point` likewise.
+    advice: the setting that would make a loop robust that amplifies too much.
+    unstable_goal: the setting of the design, where the rule's own goals give no stable loop.
+    gain_params: the parameters that the rule has chosen, except set-point and interval.
+    classes: the equilibrium of classic and L4S flows, where there are both.
+    senders: the equilibrium of all classes of flows, where they are not Reno's of one RTT.
+    source: FILE.py:NAME or the label of a law written in Python, whose linear model was measured.
     """
 
     law: str
@@ -94,66 +139,77 @@ class Design:
     rates: RateLoop | None = None
     published: Loop | None = None
     impossible_s: float | None = None
-    advice: CalmerSetting | None = None
-    unstable_goal: CalmerSetting | None = None
+    advice: RobustSetting | None = None
+    unstable_goal: RobustSetting | None = None
     gain_params: tuple[str, ...] = ()
     classes: CoupledEquilibrium | None = None
     senders: MixedEquilibrium | None = None
+    source: str = ""
 
     @property
     def kind(self) -> str:
         """The law as a scenario names it."""
-        return self.law
+        return self.source or self.law
 
     @property
     def modelled_elsewhere(self) -> bool:
         """True if the law's linear model is known for other loads and links, too."""
-        return True
+        return not self.source
+
+    @property
+    def title(self) -> str:
+        """The law, the link and the flows, as pictures and pages name the design."""
+        link = self.link
+        addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        addition += f" of {link.senders}" if link.groups else ""
+        return f"{self.law} for {words.quantity(link.rate)}, {link.flows:g} flows{addition}"
 
     @cached_property
     def sawtooth(self) -> Loop | None:
-        """The same law with ACKs as the flows' clock and windows in sawteeth, which is nearer to
-        packets than the published plant of `loop`; None where such flows do not settle, for laws
-        of rates, and for flows other than Reno's with one RTT."""
-        if self.loop is None or self.classes is not None or self.senders is not None:
+        """The law's loop with ACKs as the flows' clock and windows in sawteeth.
+
+        It is nearer to packets than the published plant of `loop`. None where such flows have no
+        equilibrium, for laws of rates and measured laws, and for flows other than Reno's of one
+        RTT.
+        """
+        if self.loop is None or self.source or self.classes or self.senders:
             return None
         return AckClockedPlant(self.model()).loop_at(self.link.flows, self.link.rtt_s)
 
     @cached_property
     def expected(self) -> Expected | None:
-        """How far TCP's own losses move the queue of `sawtooth`; None where that is none, or not
-        stable."""
-        return None if self.sawtooth is None else expected.expected(self.sawtooth)
+        """The queue of `sawtooth` under TCP's own losses; None if that loop is not stable."""
+        return None if self.sawtooth is None else expected_queue.expected(self.sawtooth)
 
     @cached_property
     def cycle(self) -> LimitCycle | None:
-        """How the queue of `sawtooth` swings where that is not stable."""
-        return None if self.sawtooth is None else limit_cycle.limit_cycle(self.sawtooth)
+        """The oscillation of the queue of `sawtooth`; None if that loop is stable."""
+        return None if self.sawtooth is None else expected_queue.limit_cycle(self.sawtooth)
 
     @property
     def queue_pkts(self) -> float:
-        """Where the queue settles."""
+        """The queue at the equilibrium, of all classes."""
         if self.classes is not None:
             return self.classes.queue_pkts
         return self.held_pkts
 
     @property
     def window_pkts(self) -> float:
-        """Of a flow; the mean of several classes."""
+        """The window of a flow; the mean of several classes."""
         if self.senders is None:
             return self.point.window_pkts
         classes = self.senders.classes
-        windows = sum(each.flows * each.window_pkts for each in classes)
-        return windows / sum(each.flows for each in classes)
+        windows = sum(group.flows * group.window_pkts for group in classes)
+        return windows / sum(group.flows for group in classes)
 
     @property
     def held_pkts(self) -> float:
-        """The queuing delay that the law holds, as what the link sends in it."""
+        """The queuing delay that the law tracks, as the packets that the link sends in it."""
         return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
 
     @property
     def stable(self) -> bool:
-        """By the exact test: every root of the loop decays."""
+        """True if every root of the loop decays, by an exact test."""
         return self._closed.stable
 
     @property
@@ -173,9 +229,9 @@ class Design:
         return closed
 
     def as_json(self) -> dict[str, Any]:
-        """What `forebay design --json` prints; what is not finite is None."""
+        """Return the document of `forebay design --json`; numbers that are not finite are None."""
         margins = self.margins
-        values: dict[str, Any] = {
+        return {
             "law": self.law,
             "gains": {name: quantities.finite(gain) for name, gain in self.gains.items()},
             "params": dict(self.params),
@@ -198,7 +254,6 @@ class Design:
             "advice": self.advice and self.advice.as_json(),
             "sawtooth": self._sawtooth_json(),
         }
-        return values
 
     def _sawtooth_json(self) -> dict[str, Any] | None:
         loop = self.sawtooth
@@ -221,23 +276,23 @@ class Design:
         }
 
     def toml(self) -> str:
-        """A scenario with the designed law, ready for `forebay run`."""
+        """Return a scenario with the designed law, ready for `forebay run`."""
         title = f"{self.law} designed for {self.link.flows:g} flows"
-        target_pkts = self.queue_pkts
-        return f"# {self.law}.toml\n" + scenario_toml(
-            self.link, self.kind, self.params, title, target_pkts
-        )
+        text = scenario_toml(self.link, self.kind, self.params, title, self.queue_pkts)
+        return f"# {self.law}.toml\n{text}"
 
     def commands(self) -> list[str]:
-        """Command lines that use the gains; the first runs the file of `toml`."""
+        """Return command lines that use the gains; the first runs the file of `toml`."""
         name = f"{self.law}.toml"
-        sets = " ".join(f"--set {key}={value}" for key, value in self.params)
+        if self.source:
+            return [f"forebay run {name}"]
+        overrides = " ".join(f"--set {key}={value}" for key, value in self.params)
         link = self.link
         beside = f"--l4s-flows {link.l4s_flows:g} " if link.l4s_flows else ""
         few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
         more = " ".join(
-            f"--set traffic.{i}.flows={max(1, round(4 * one.flows))}"
-            for i, one in enumerate(link.groups)
+            f"--set traffic.{i}.flows={max(1, round(4 * group.flows))}"
+            for i, group in enumerate(link.groups)
         )
         commands = [
             f"forebay run {name}",
@@ -254,306 +309,172 @@ class Design:
                 rate = f"{quantities.rate(few_bps)}..{quantities.rate(4 * link.rate_bps)}"
             commands.append(
                 f"forebay map {self.law} --rate {rate} --packet {link.packet} "
-                f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p {beside}{sets}"
+                f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p "
+                f"{beside}{overrides}"
             )
         return commands
 
     def model(self) -> LawModel:
-        """The law with its parameters on the link."""
+        """Return the law with its parameters on the link."""
         return self.link.model(self.law, self.params)
 
     def among_flows(self) -> Plant:
-        """The same among the link's flows."""
+        """Return the plant of the link's flows under the law."""
         return plant_on(self.link, self.law, self.params)
 
-
-def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
-    """A law designed for a link with these goals and parameters, without second thoughts. Raises
-    `ScenarioError`."""
-    names = [name for name, _, _ in link.model(law, []).goals]
-    _check_keys(law, names, given)
-    # What was set by hand stays, even where the rule has its own opinion.
-    by_hand = {key: value for key, value in given.items() if key not in names}
-    params = [*by_hand.items()]
-    if "target" in _params(law):
-        params.append(("target", f"{link.target_pkts:.12g}p"))
-    base, plant = link.model(law, params), plant_on(link, law, params)
-    wanted = _wanted_point(link, plant, base)
-    rule = wanted if plant.published else _as_reno(law, link, tuple(params)) or wanted
-    goals = [(key, value) for key, value in given.items() if key in names]
-    marked = any(SENDERS[one.tcp].ecn for one in link.groups)
-    designed = base.design(rule, link.target_pkts, goals, wanted.probability, marked=marked)
-    gains: dict[str, float] = {}
-    notes = ["The law has no design rule: these are its parameters as they are."]
-    values: dict[str, str] = {}
-    settings: dict[str, str] = {}
-    if designed is not None:
-        gains, notes, values = designed["gains"], designed["notes"], dict(designed["params"])
-        settings = dict(designed["settings"])
-        if not plant.published:
-            notes = [_asked_of_rule(rule, wanted), *notes]
-    gain_params = gain_params_of(values.items())
-    fixed = [name for name in gain_params if name in by_hand]
-    if fixed:
-        check_all_gains(law, gain_params, by_hand)
-        if goals and len(fixed) == len(gain_params):
-            raise ScenarioError(
-                f"--set: found {goals[0][0]}, which asks {law}'s rule for its gains, beside "
-                f"{', '.join(fixed)}, allowed: the one or the others"
-            )
-        gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
-    shown = list((dict(params) | values | settings | by_hand).items())
-    try:
-        plant = plant_on(link, law, shown)
-    except ScenarioError as error:
-        raise _impossible_gains(law, gain_params, by_hand, error) from None
-    there = plant.equilibrium(link.flows, link.rtt_s)
-    if there is not None:
-        return Design(
-            law,
-            link,
-            gains,
-            shown,
-            notes,
-            there.point,
-            plant.loop(there),
-            gain_params=gain_params,
-            classes=plant.coupled_classes(there),
-            senders=plant.mixed_senders(there),
-        )
-    control = link.model(law, shown).rate_control
-    if control is not None and not plant.published:
-        raise ScenarioError(
-            f'--tcp: found "{link.senders}" with {law}, which acts on rates, allowed: reno with '
-            "one RTT"
-        )
-    if control is not None and designed is not None:
-        utilisation, k_p, k_i, k_d = control
-        capacity = base.capacity_pkts_per_s
-        rates = RateLoop(capacity, wanted.flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
-        return Design(law, link, gains, shown, notes, wanted, None, rates, gain_params=gain_params)
-    if designed is None and link.model(law, shown).linear(wanted) is None:
-        allowed = [
-            name
-            for name, entry in registries.laws().items()
-            if entry["has_rule"] or entry["modelled"]
-        ]
-        raise ScenarioError(
-            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
-            f"{', '.join(allowed)}"
-        )
-    raise ScenarioError(_why_no_equilibrium(law, link, plant))
-
-
-def _wanted_point(link: LoadedLink, plant: Plant, base: LawModel) -> OperatingPoint:
-    """The point at the wanted queue, of as many flows of Reno as need the same probability: design
-    rules know these. Raises `ScenarioError` where that is 1 or more."""
-    flows = plant.reno_flows(link.flows, link.rtt_s, link.target_pkts)
-    capacity = base.capacity_pkts_per_s
-    wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
-    if wanted.probability < 1:
-        return wanted
-    if not plant.published:
-        raise ScenarioError(
-            f"--flows: found {link.flows:g}, which need a probability of {wanted.probability:.3g}, "
-            "allowed: fewer, so that it is below 1"
-        )
-    most = 2**-0.5 * capacity * wanted.rtt_s
-    if link.l4s_flows:
-        raise ScenarioError(
-            f"--l4s-flows: found {link.l4s_flows:g} beside {link.flows:g} of --flows, together "
-            f"as {flows:.3g} flows of Reno, allowed: fewer, so that it is at most {most:.3g} "
-            "with this rate, RTT and target"
-        )
-    raise ScenarioError(
-        f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
-        "target; with windows below √2 packets no signal slows TCP down enough"
-    )
-
-
-@lru_cache(maxsize=1 << 10)
-def _as_reno(
-    law: str, link: LoadedLink, params: tuple[tuple[str, str], ...]
-) -> OperatingPoint | None:
-    """As how many flows of Reno a design rule sees this link, with the defaults of its goals: as
-    the most with which the loop of the link's own senders stays calm. None for a law that has no
-    rule or does not integrate, whose rule asks for the p at which it rests."""
-    base, per_s = link.model(law, params), link.rate_bps / (8 * link.packet_bytes)
-    rtt_s = link.rtt_s + link.target_pkts / per_s
-    known: dict[float, bool] = {}
-
-    def calm(flows: float) -> bool:
-        if flows not in known:
-            found = asked(flows)
-            known[flows] = (
-                found is not None
-                and found[1].stable
-                and margins.peak(found[1].terms, found[1].grid) <= CALM
-            )
-        return known[flows]
-
-    def asked(flows: float) -> tuple[Plant, Loop] | None:
-        """What closes the loop if the rule is asked for so many."""
-        point = OperatingPoint(flows, rtt_s, per_s)
-        try:
-            made = base.design(point, link.target_pkts, [], start.probability)
-            assert made is not None
-            values = dict(params) | dict(made["params"]) | dict(params)
-            plant = plant_on(link, law, [*values.items()])
-            there = plant.equilibrium(link.flows, link.rtt_s)
-        except ScenarioError:
+    @property
+    def headroom(self) -> Headroom | None:
+        """The distance at which the probability is cut at zero; None without an integral."""
+        if self.loop is None or not integrates_queue(self.loop):
             return None
-        return None if there is None else (plant, plant.loop(there))
+        p = self.loop.point.probability if self.senders is None else self.senders.probability
+        return Headroom(p / self.loop.model["proportional"], self._deviation_pkts)
 
-    def clear_of_steps(flows: float) -> bool:
-        """Whether the queue's own moves leave the gains as they are."""
-        found = asked(flows)
-        if found is None:
-            return True
-        plant, loop = found
-        rests = plant.mixed_senders(Equilibrium(loop.point, loop.model))
-        return rests is None or step_within(plant.law, loop, swing_of_classes(rests)) is None
+    @property
+    def gain_step(self) -> GainStep | None:
+        """The nearest step of the law's gains that the queue's own oscillation reaches.
 
-    alike = plant_on(link, law, params).reno_flows(link.flows, link.rtt_s, link.target_pkts)
-    start = OperatingPoint(alike, rtt_s, per_s)
-    model = base.linear(start)
-    if model is None or not model["integrates"] or base.design(start, link.target_pkts, []) is None:
+        Both plants count: packets of Reno need a smaller p than 2/W².
+        """
+        if not self.modelled_elsewhere:
+            return None
+        law, deviation_pkts = self.model(), self._deviation_pkts
+        loops = [loop for loop in (self.loop, self.sawtooth) if loop is not None]
+        steps = [step_within(law, loop, deviation_pkts) for loop in loops]
+        return min(filter(None, steps), key=lambda step: step.headroom_pkts, default=None)
+
+    @property
+    def _deviation_pkts(self) -> float:
+        if self.senders is not None:
+            return deviation_of_classes(self.senders)
+        flows = [(PLAIN, self.link.flows, self.point.window_pkts)]
+        return deviation_of_flows(flows, self.point.probability)
+
+    # --- pictures and other tools -------------------------------------------------------------
+
+    @property
+    def plant(self) -> tuple[Any, Any]:
+        """Numerator and denominator in s of TCP, queue and average, without their delay of
+        `point.rtt_s`."""
+        return export.plant(self._queue_loop())
+
+    def plot(self, kind: LoopPicture = "bode") -> Plot:
+        """Draw the loop, as one kind of `LoopPicture`.
+
+        Raises `ScenarioError` for a law of rates, which has no loop of queue and probability.
+        """
+        from forebay.report import loops
+
+        if kind not in loops.FIGURES:
+            raise ScenarioError(f'kind: found "{kind}", allowed: {", ".join(loops.FIGURES)}')
+        return loops.FIGURES[kind](self._queue_loop(), self.title)
+
+    def report(self, out: str | os.PathLike[str]) -> list[Path]:
+        """Write the numbers, the scenario and the pictures to a folder, and return the files."""
+        from forebay.report import designs
+
+        return designs.write(self, Path(out))
+
+    def to_control(self, order: int = export.ORDER) -> dict[str, Any]:
+        """Return plant, law, loop and response for python-control; see `control.export`."""
+        return export.to_control(self._queue_loop(), order)
+
+    def to_mat(self, path: str | os.PathLike[str]) -> None:
+        """Write a file for MATLAB, Octave and Simulink; .json and .csv by the ending."""
+        export.save(self._queue_loop(), Path(path))
+
+    def _repr_html_(self) -> str:
+        from forebay.report import notebook
+
+        margins = self.margins
+        rows = [[name, value] for name, value in self.params]
+        rows.append(["queue", f"{self.queue_pkts:.4g} packets"])
+        if margins is not None:
+            rows += [
+                ["phase margin", f"{margins.phase_deg:.1f}°"],
+                ["gain margin", f"{margins.gain_db:.1f} dB"],
+                ["delay margin", f"{1e3 * margins.delay_s:.4g} ms"],
+                ["sensitivity peak", f"{margins.sensitivity:.3g}"],
+            ]
+        rows.append(["settling time", f"{self.settling_s:.3g} s"])
+        rows.append(["stable", "yes" if self.stable else "no"])
+        link = f"{self.link.rate}, {self.link.flows:g} flows, RTT {self.link.rtts}"
+        figure = self.plot() if self.loop is not None else None
+        return notebook.html(f"{self.law} for {link}", [], rows, figure)
+
+    def _queue_loop(self) -> Loop:
+        if self.loop is None:
+            raise ScenarioError(
+                f'law: found "{self.law}", which acts on rates, allowed: one with a loop of the '
+                "queue"
+            )
+        return self.loop
+
+
+def step_within(law: LawModel, loop: Loop, deviation_pkts: float) -> GainStep | None:
+    """Return the nearest step of a law's gains, by its linear models at other loads."""
+    if not integrates_queue(loop):
         return None
-    # More flows of Reno have less gain: the rule then gives the law more.
-    good, bad, step = alike, alike, 2.0
-    while calm(good) and good < MORE * alike:
-        bad = good * step
-        if not calm(bad):
-            break
-        good = bad
-    else:
-        if calm(good):
-            # What the rule answers does not matter: the law finds the load by itself.
-            return None
-        while not calm(good):
-            good, bad = good / step, good
-            if good < alike / FEWER:
-                return None
-    for _ in range(CLOSER):
-        middle = math.sqrt(good * bad)
-        good, bad = (middle, bad) if calm(middle) else (good, middle)
-    # Gains that much smaller would cost more than the steps of PIE's do.
-    shares = [SLOWER ** (i / CLOSER) for i in range(CLOSER + 1)]
-    clear = (good * one for one in shares if calm(good * one) and clear_of_steps(good * one))
-    return OperatingPoint(next(clear, good), rtt_s, per_s)
+    slope, p0 = loop.model["proportional"], loop.point.probability
+    reach = DEVIATIONS * deviation_pkts * slope
+    steps = (
+        GainStep(p, factor, abs(p - p0) / slope, deviation_pkts)
+        for end in (min(p0 + reach, 1.0), max(p0 - reach, 0.01 * p0))
+        for p, factor in _steps(law, loop.point, end)
+    )
+    return min(steps, key=lambda step: step.headroom_pkts, default=None)
 
 
-def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
-    """What a rule for Reno was asked."""
-    if rule is wanted:
-        return (
-            "The law's design rule is for Reno alone: it was applied to "
-            f"{wanted.flows:.3g} flows of Reno, which need the same p0. What the rule says of "
-            "those:"
-        )
-    return (
-        "The law's design rule is for Reno alone: it was applied to "
-        f"{rule.flows:.3g} flows of Reno, the most for which its gains keep the sensitivity peak "
-        f"of the loop here at or below {CALM:g} ({wanted.flows:.3g} flows of Reno need the same "
-        "p0). "
-        "What the rule says of those:"
+def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[float, float]]:
+    """Yield the probabilities on the way to `end` at which gains step, and the factors upwards."""
+
+    def gain(p: float) -> float:
+        flows = point.rtt_s * point.capacity_pkts_per_s * math.sqrt(p / 2)
+        model = law.linear(OperatingPoint(flows, point.rtt_s, point.capacity_pkts_per_s))
+        return math.nan if model is None else model["proportional"]
+
+    def stepped(low: float, high: float) -> bool:
+        return not 1 / STEPS < gain(high) / gain(low) < STEPS
+
+    p0 = point.probability
+    pieces = max(1, math.ceil(abs(math.log(end / p0) / math.log(NEAR))))
+    way = [p0 * (end / p0) ** (i / pieces) for i in range(pieces + 1)]
+    for a, b in itertools.pairwise(way):
+        if not stepped(a, b):
+            continue
+        before, after = a, b
+        for _ in range(40):
+            middle = math.sqrt(before * after)
+            before, after = (before, middle) if stepped(before, middle) else (middle, after)
+        yield after, gain(max(before, after)) / gain(min(before, after))
+
+
+def deviation_of_flows(senders: Iterable[tuple[str, float, float]], p: float) -> float:
+    """Return the queue's standard deviation by the sawteeth of (sender, flows, window) at p."""
+    return math.hypot(
+        LEAST_DEVIATION_PKTS,
+        *(
+            _window_deviation(SENDERS[tcp].reduction(p)) * window_pkts * math.sqrt(flows)
+            for tcp, flows, window_pkts in senders
+        ),
     )
 
 
-def _why_no_equilibrium(law: str, link: LoadedLink, plant: Plant) -> str:
-    """Why there is no operating point, in one line."""
-    how, queue_pkts, p, _ = plant.settle(link.flows, link.rtt_s)
-    one = link.flows == 1
-    flows = f"{link.flows:g} flow{'' if one else 's'}"
-    need, settle = ("needs", "settles") if one else ("need", "settle")
-    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts else ""
-    if how == "small":
-        return (
-            f"--flows: found {link.flows:g}, whose windows would be below the least that "
-            f"{link.senders} keeps{at}, allowed: fewer"
-        )
-    if how == "saturated":
-        return (
-            f"--flows: found {link.flows:g}, which need a probability of {p:.3g}{at}, allowed: "
-            "fewer, so that it is below 1"
-        )
-    if how == "full":
-        return (
-            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} {settle}{at}, '
-            f'allowed: at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters'
-        )
-    if how == "jump":
-        return (
-            f"law: found {law} with a jump of its probability{at}, past the {p:.3g} that {flows} "
-            f"{need}: it switches to and fro there, allowed: fewer flows, or other parameters"
-        )
-    if how == "empty":
-        return (
-            f"law: found {law} with a probability above the {p:.3g} that {flows} {need}, when the "
-            "queue is empty: the link runs dry, allowed: a lower --target, more flows, or other "
-            "parameters"
-        )
-    return (
-        f"law: found {law} without a linear model at any queue for {flows}, allowed: fewer flows "
-        "or other parameters"
-    )
+def deviation_of_classes(equilibrium: MixedEquilibrium) -> float:
+    """Return `deviation_of_flows` of classes. L4S flows wait in a queue without a set-point."""
+    classes = [(c.tcp, c.flows, c.window_pkts) for c in equilibrium.classes if c.tcp in SENDERS]
+    return deviation_of_flows(classes, equilibrium.probability)
 
 
-def _params(law: str) -> list[str]:
-    """The law's parameters; none of a law that is not known."""
-    known = registries.laws()
-    return [spec["name"] for spec in known[law]["params"]] if law in known else []
+def integrates_queue(loop: Loop) -> bool:
+    """Return True for a law that integrates the queue itself, on both sides of the set-point."""
+    model = loop.model
+    return model["integrates"] and model["average"] is None and not model["one_sided"]
 
 
-def _check_keys(law: str, goals: list[str], given: Mapping[str, str]) -> None:
-    """Raises `ScenarioError` for a key that is neither a goal nor a parameter."""
-    allowed = [*goals, *(name for name in _params(law) if name not in goals)]
-    for key in given:
-        if key not in allowed:
-            raise ScenarioError(
-                f'--set: found "{key}", which {law} does not have, allowed: '
-                f"{', '.join(allowed)}{hint(key, allowed)}"
-            )
-
-
-def _impossible_gains(
-    law: str, gain_params: Sequence[str], by_hand: Mapping[str, str], error: ScenarioError
-) -> ScenarioError:
-    """What is wrong with parameters of which the rule's are none that the law takes: what was asked
-    of the rule, and not the rule's answer."""
-    name, _, wrong = str(error).partition(": ")
-    if name not in gain_params or name in by_hand:
-        return error
-    asked = by_hand.get("interval")
-    if asked is None:
-        return ScenarioError(f"law: found {law}, whose rule gives {name} here: {wrong}")
-    return ScenarioError(
-        f'--set: found interval="{asked}", with which {law}\'s rule gives {name}: {wrong}; '
-        "allowed: a shorter interval"
-    )
-
-
-class LoneGainError(ScenarioError):
-    """Some of a controller's coefficients are given, and not the others."""
-
-
-def gain_params_of(params: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The parameters of a rule's answer, but for set-point and interval."""
-    return tuple(name for name, _ in params if name not in ("target", "interval"))
-
-
-def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, str]) -> None:
-    """Raises `LoneGainError` where some of a controller's coefficients are given and not the
-    others: a rule's are for each other."""
-    for together in COEFFICIENTS:
-        wanted = [name for name in gain_params if name in together]
-        missing = [name for name in wanted if name not in by_hand]
-        if len(wanted) > 1 and 0 < len(missing) < len(wanted):
-            given = ", ".join(name for name in wanted if name in by_hand)
-            raise LoneGainError(
-                f"--set: found {given} without {', '.join(missing)}, allowed: all of "
-                f"{', '.join(wanted)} of {law}, or none"
-            )
+def _window_deviation(reduction: float) -> float:
+    """Return standard deviation over mean of a window that moves evenly between two reductions."""
+    return reduction / (1 - reduction / 2) / math.sqrt(12)
 
 
 def _margins(margins: Margins | None) -> dict[str, float | None]:

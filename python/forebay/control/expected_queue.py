@@ -1,6 +1,8 @@
-"""What TCP's own losses do to a queue at constant load, as packets show it.
+"""The queue of the sawtooth loop at constant load: its deviation, or its limit cycle.
 
-The loop is that of `forebay.control.ack_clocking`, and two things make it the packets':
+`expected` has the deviation that TCP's own losses cause in a stable loop, and `limit_cycle` the
+oscillation of an unstable one. The loop is that of `forebay.control.ack_clocking`. Two properties
+of packets are added:
 
 - Packets of a flow come in trains: a queue turns a window into one. A signal in the train's first
   half silences the sender within it; one later in the second half leaves some of the silence to the
@@ -20,7 +22,8 @@ The loop is that of `forebay.control.ack_clocking`, and two things make it the p
 A probability does not fall below zero, nor does a queue; each is taken as a Gaussian that is cut
 there and keeps its mean. What is cut off the probability lowers the law's gain, to the share of
 time above zero. What is cut off the queue is what the flows have too few under way to fill the
-pipe. A law that integrates is cut within: where that matters, `saturation` has it.
+pipe. The probability of a law that integrates is cut within the law: where that matters,
+`saturated_moments` steps the loop in time.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, root
 from scipy.special import ndtr
 
-from forebay.control import frequency_response, limit_cycle
-from forebay.control import saturation as held
+import forebay._native as _native
+from forebay.control import frequency_response
 from forebay.control.ack_clocking import KAPPA, AckClockedEquilibrium
-from forebay.control.frequency_response import Floats, Terms
+from forebay.control.frequency_response import Complexes, Floats, Terms
 
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
@@ -60,7 +63,7 @@ ROUNDS = 30
 
 @dataclass(frozen=True)
 class Expected:
-    """Of a stable loop at constant load.
+    """The moments of a stable loop at constant load.
 
     deviation_pkts: standard deviation of the queue. share: that of the probability over its mean.
     utilisation: share of the link that is used. mean_pkts: of the queue, which is below the
@@ -74,14 +77,14 @@ class Expected:
 
 
 def trains(loop: Loop) -> Terms:
-    """The loop of `forebay.control.ack_clocking` with packets in trains."""
+    """Return the loop of `forebay.control.ack_clocking` with packets in trains."""
     t, rtt_s, age_s = loop.terms, loop.point.rtt_s, loop.model["age_s"]
     second = replace(t, gain=t.gain * SECOND, delay_s=2 * rtt_s + age_s)
-    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s + age_s, beside=second)
+    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s + age_s, parallel=second)
 
 
 def noise(loop: Loop) -> float:
-    """Intensity of the noise of all windows, in packets² per second."""
+    """Return the intensity of the noise of all windows, in packets² per second."""
     rest = AckClockedEquilibrium.at_probability(loop.point.probability)
     signals, window = float(rest.signals), float(rest.window_pkts)
     second = (2 * KAPPA + CUBE / 4 * signals) * (1 + signals) / (1 + KAPPA * signals) ** 2
@@ -98,19 +101,19 @@ def few(flows: float) -> float:
     from while it is: its noise is that of one.
     """
     flows = max(flows, 1.0)
-    held, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
+    coupled, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
     spread = 2 * KAPPA - 1
-    third = 1 + 3 * spread * held + (CUBE - 1 - 3 * spread) * skewed
-    return third / CUBE * 2 * KAPPA / (1 + spread * held)
+    third = 1 + 3 * spread * coupled + (CUBE - 1 - 3 * spread) * skewed
+    return third / CUBE * 2 * KAPPA / (1 + spread * coupled)
 
 
 def _pole(loop: Loop) -> float:
-    """TCP's own; the first, and real."""
+    """Return TCP's own pole: the first, and real."""
     return float(np.real(np.asarray(loop.terms.poles[0])))
 
 
 def expected(loop: Loop) -> Expected | None:
-    """Around the rest of a loop of `Design.sawtooth`; None of one that is not stable."""
+    """Return the moments of a loop of `Design.sawtooth`; None if it is not stable."""
     if not loop.stable:
         return None
     point = loop.point
@@ -121,42 +124,43 @@ def expected(loop: Loop) -> Expected | None:
     s = 1j * omega
     t, intensity, pole = trains(loop), noise(loop), _pole(loop)
     white = SPLIT + (1 - SPLIT) * np.cos(omega * rtt_s)
-    acts = np.abs(limit_cycle.acts(loop, s)) ** 2
+    acts = np.abs(controller_output(loop, s)) ** 2
 
     def deviation(density: Floats) -> float:
         return float(np.trapezoid(density, omega)) / math.pi
 
-    kept = 1.0
+    cut_gain = 1.0
     for _ in range(ROUNDS):
-        closed = np.abs(frequency_response.sensitivity(t.changed(gain=kept), s)) ** 2
+        closed = np.abs(frequency_response.sensitivity(t.changed(gain=cut_gain), s)) ** 2
         density = intensity * white * closed / (omega**2 + pole**2)
         # What is quicker than the grid passes the loop unchanged.
         variance = deviation(density) + SPLIT * intensity / high / math.pi
         p_deviation = math.sqrt(deviation(density * acts))
-        last, kept = kept, _kept(p_deviation / p0)
-        if abs(kept - last) < 1e-4:
+        previous, cut_gain = cut_gain, _kept(p_deviation / p0)
+        if abs(cut_gain - previous) < 1e-4:
             break
     queue_pkts = loop.model["queue_pkts"]
     pipe_pkts = capacity * rtt_s - queue_pkts
     share = p_deviation / p0
     integrates = loop.model["integrates"] and loop.model["average"] is None
-    if share > CUT and integrates and held.can_step(t, rtt_s):
-        moves = held.moves(t, rtt_s, p0, queue_pkts, intensity)
-        used = 1 - moves.missing_pkts / pipe_pkts
-        return Expected(moves.deviation_pkts, moves.share, used, moves.mean_pkts)
+    if share > CUT and integrates and can_step(t, rtt_s):
+        moments = saturated_moments(t, rtt_s, p0, queue_pkts, intensity)
+        used = 1 - moments.missing_pkts / pipe_pkts
+        return Expected(moments.deviation_pkts, moments.share, used, moments.mean_pkts)
     deviation_pkts, missing_pkts = _cut(queue_pkts, math.sqrt(variance))
     return Expected(deviation_pkts, share, 1 - missing_pkts / pipe_pkts, queue_pkts)
 
 
 def _kept(share: float) -> float:
-    """Gain through a cut at zero, of a deviation over the mean that is left: the share of time
-    above zero."""
+    """Return the gain of a cut at zero, which is the share of time above zero."""
     return 1.0 if share < SMALL else float(ndtr(_centre(share) / share))
 
 
 def _cut(mean: float, deviation: float) -> tuple[float, float]:
-    """Standard deviation of max(0, x) with this mean, of a Gaussian with this deviation, and
-    E[max(−x, 0)]."""
+    """Return the standard deviation of max(0, x), and E[max(−x, 0)], for a Gaussian x.
+
+    mean: of max(0, x). deviation: of x.
+    """
     share = deviation / mean
     if share < SMALL:
         return deviation, 0.0
@@ -169,11 +173,238 @@ def _cut(mean: float, deviation: float) -> tuple[float, float]:
 
 
 def _centre(share: float) -> float:
-    """μ of a Gaussian with this deviation for which E[max(0, x)] = 1."""
+    """Return μ of a Gaussian with this deviation for which E[max(0, x)] = 1."""
     return float(brentq(lambda mean: mean + below(mean, share) - 1, -50 * share - 1, 1.0))
 
 
 def below(mean: float, deviation: float) -> float:
-    """E[max(−x, 0)] of a Gaussian."""
+    """Return E[max(−x, 0)] of a Gaussian."""
     z = mean / deviation
     return deviation * (math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) - z * float(ndtr(-z)))
+
+
+#: Queues at once; steps of a round trip; round trips and times of TCP's pole that pass, the first
+#: `UNSEEN` of them unseen; and most steps.
+QUEUES, STEPS_PER_RTT, RTTS, POLE_TIMES, UNSEEN, MOST_STEPS = 128, 12, 200.0, 30.0, 0.3, 12_000
+#: A signal that splits a halving s to 1 − s has the power 5/6 + cos(ωR)/6: white noise now and R
+#: later, by these parts, whose sum is 1 and whose product is 1/12.
+NOW, LATER = (1 + math.sqrt(2 / 3)) / 2, (1 - math.sqrt(2 / 3)) / 2
+
+
+@dataclass(frozen=True)
+class QueueMoments:
+    """The queue's moments where an integral is cut at zero.
+
+    mean_pkts, deviation_pkts: of the queue. missing_pkts: mean number of packets in flight that
+    flows lack to fill the pipe. share: standard deviation over mean of the probability.
+    """
+
+    mean_pkts: float
+    deviation_pkts: float
+    missing_pkts: float
+    share: float
+
+
+def can_step(t: Terms, rtt_s: float) -> bool:
+    """Return True if the delay is a number of steps that the loop in time can hold."""
+    assert t.interval_s is not None
+    return max(rtt_s, t.longest_s) <= 0.1 * MOST_STEPS * float(t.interval_s)
+
+
+def saturated_moments(
+    t: Terms, rtt_s: float, p0: float, rest_pkts: float, intensity: float
+) -> QueueMoments:
+    """Return the moments of a law that integrates, stepped with its probability cut at zero.
+
+    p is its last value and a change, and never below zero: the integral does not go on below, so
+    that the loop responds less to a short queue than one whose output alone is cut, and the queue's
+    mean falls below the set-point. No balance of Gaussians has this memory. So the equations are
+    stepped for many queues at once, with one stream of random numbers: the same loop gets the same
+    numbers.
+
+    t: the plant with packets in trains, behind a sampler. p0, rest_pkts: the equilibrium.
+    intensity: that of the noise that drives the sum of the windows, in packets² per second.
+    """
+    assert t.interval_s is not None
+    interval_s, pole = float(t.interval_s), float(np.real(np.asarray(t.poles[0])))
+    every = max(1, math.ceil(interval_s * STEPS_PER_RTT / rtt_s))
+    step_s = interval_s / every
+    turn = max(1, round(rtt_s / step_s))
+    steps = min(math.ceil((RTTS * rtt_s + POLE_TIMES / pole) / step_s), MOST_STEPS)
+    decay = math.exp(-pole * step_s)
+    answers = []
+    for path in t.paths:
+        answer = float(np.asarray(path.gain)) * -math.expm1(-pole * step_s) / pole
+        # A step has what came a step and the delay before its end, between two steps.
+        part, whole = math.modf(1 + float(np.asarray(path.delay_s)) / step_s)
+        answers += [(answer * (1 - part), int(whole)), (answer * part, int(whole) + 1)]
+    kicks = math.sqrt(intensity * step_s)
+    mean_pkts, deviation_pkts, missing_pkts, p_deviation = _native.saturated_moments(
+        np.random.default_rng(1).standard_normal((steps, QUEUES)),
+        decay=decay,
+        kicks_pkts=(kicks * NOW, kicks * LATER),
+        round_trip_steps=turn,
+        answers=answers,
+        sampled=(every, [float(c) for c in t.numerator], [float(c) for c in t.denominator]),
+        rest_pkts=rest_pkts,
+        rest_probability=p0,
+        unseen=int(UNSEEN * steps),
+    )
+    return QueueMoments(mean_pkts, deviation_pkts, missing_pkts, p_deviation / p0)
+
+
+#: Points of a period; harmonics that are counted; periods until a reflection repeats itself.
+POINTS, HARMONICS, PERIODS = 512, 40, 3
+#: Largest swing that is looked for, over the queue at rest.
+LARGEST = 1e3
+
+
+@dataclass(frozen=True)
+class LimitCycle:
+    """A limit cycle: half of the difference between the queue's extremes, and the period."""
+
+    amplitude_pkts: float
+    period_s: float
+
+
+def limit_cycle(loop: Loop) -> LimitCycle | None:
+    """Return the limit cycle of an unstable loop, by harmonic balance; None if there is none.
+
+    The oscillation grows until what is cut off lowers the loop's gain to one. Two things are cut at
+    zero: the probability, and the queue. With a queue that would be m + A·sin ωt, the controller
+    output has the fundamental P, and around the loop −G(jω)·P = A (the describing function; Åström
+    and Murray, Feedback Systems, section 10.5), while its mean is what TCP needs, p0.
+
+    The probability of a law that integrates is cut within the law: p is its last value and a
+    change, and never below zero. What the change would do alone, x, is then reflected,
+    p = x − min(x before), the queue's mean falls below the set-point until what is cut off makes up
+    for it, and the cut is early: the period is shorter than the linear loop's. The probability of
+    any other law is cut after it.
+    """
+    omega = loop.margins.phase_crossover_rad_s
+    if loop.stable or math.isnan(omega):
+        return None
+    p0 = loop.point.probability
+    s = np.array([1j * omega])
+    plant_gain = abs(complex(frequency_response.plant(loop.terms, s)[0]))
+    law_gain = abs(complex(controller_output(loop, s)[0]))
+    # Beyond the largest swing the queue goes from empty to any length: no balance of fundamentals.
+    if not 1 < plant_gain * law_gain < 1 / fundamental_share(LARGEST):
+        return None
+    integrates = loop.model["integrates"] and loop.model["average"] is None
+    # A cut of the probability alone gives a start.
+    start = brentq(lambda x: fundamental_share(x) - 1 / (plant_gain * law_gain), 1, LARGEST)
+    start = start * p0 / law_gain
+
+    def unbalanced(x: Floats) -> Floats:
+        at, swing = omega * math.exp(x[0]), start * math.exp(x[1])
+        p, _ = controller_fundamental(loop, at, swing, integrates)
+        g = complex(frequency_response.plant(loop.terms, np.array([1j * at]))[0])
+        ratio = -g * p / swing
+        return np.array([np.angle(ratio), math.log(abs(ratio))])
+
+    try:
+        balance = root(unbalanced, [0.0, 0.0], tol=1e-6)
+    except ValueError:
+        return None
+    if not balance.success:
+        return None
+    omega, swing = omega * math.exp(balance.x[0]), start * math.exp(balance.x[1])
+    _, middle = controller_fundamental(loop, omega, swing, integrates)
+    queue = np.maximum(0.0, middle + swing * np.array([-1.0, 1.0]))
+    return LimitCycle(0.5 * float(queue[1] - queue[0]), 2 * math.pi / omega)
+
+
+def controller_fundamental(
+    loop: Loop, omega: float, swing: float, integrates: bool
+) -> tuple[complex, float]:
+    """Return the output's fundamental for a queue of middle + swing·sin ωt, and the middle.
+
+    The middle is such that the mean of the controller output is p0.
+
+    Raises `ValueError` where there is no such middle.
+    """
+    rest_pkts, p0 = loop.model["queue_pkts"], loop.point.probability
+    turn = 2 * math.pi * np.arange(POINTS) / POINTS
+    harmonics = omega * np.arange(1, HARMONICS + 1)
+    harmonics = harmonics[harmonics < loop.highest_rad_s]
+    response = controller_output(loop, np.asarray(1j * harmonics, complex))
+
+    def probability(middle: float) -> tuple[Floats, float]:
+        """Return the probability over a period, and the mean error of the queue."""
+        queue = np.maximum(0.0, middle + swing * np.sin(turn))
+        lines = np.fft.rfft(queue - rest_pkts) / POINTS
+        filtered = np.zeros_like(lines)
+        filtered[1 : len(response) + 1] = lines[1 : len(response) + 1] * response
+        x = np.fft.irfft(filtered * POINTS, POINTS)
+        error = float(lines[0].real)
+        if not integrates:
+            level = p0 + _at_rest(loop) * error
+            return np.maximum(0.0, level + x), error
+        drift = _integral(loop) * error * (2 * math.pi / omega)
+        steps = np.arange(PERIODS * POINTS) / POINTS
+        path = np.tile(x, PERIODS) + drift * steps
+        return (path - np.minimum.accumulate(path))[-POINTS:], error
+
+    def excess(middle: float) -> float:
+        return float(probability(middle)[0].mean()) - p0
+
+    if integrates:
+        # Just below the set-point nothing is lost; far below, everything.
+        high = brentq(lambda m: _cut_mean(m, swing) - rest_pkts, -swing, rest_pkts)
+        middle = brentq(excess, -swing, high, xtol=1e-6 * rest_pkts)
+    else:
+        middle = brentq(excess, -swing, rest_pkts + swing, xtol=1e-6 * rest_pkts)
+    p, _ = probability(middle)
+    # Of a sine: −2j·c₁ is its amplitude.
+    return complex(2j * np.fft.rfft(p)[1] / POINTS), middle
+
+
+def controller_output(loop: Loop, s: Complexes) -> Complexes:
+    """Return the law's response to a sine of the queue, as a probability."""
+    t = loop.terms
+    output = np.full_like(s, loop.model["direct"])
+    if t.interval_s is not None:
+        output = output + frequency_response.law(t, s) * frequency_response.hold(t, s)
+    pole = frequency_response.average_pole(loop.model)
+    return output if pole is None else np.asarray(output * pole / (s + pole), complex)
+
+
+def _integral(loop: Loop) -> float:
+    """Return K_I of a law that integrates: the rise of p in a second for a packet of error."""
+    small = 1e-6 / float(loop.terms.interval_s or 1.0)
+    return float((controller_output(loop, np.array([small + 0j])) * small)[0].real)
+
+
+def _at_rest(loop: Loop) -> float:
+    """Return the probability per packet of a law that does not integrate."""
+    if loop.model["integrates"]:
+        # Behind an average: its error is none.
+        return 0.0
+    return float(controller_output(loop, np.array([1e-9 + 0j]))[0].real)
+
+
+def _cut_mean(middle: float, swing: float) -> float:
+    """Return the mean of max(0, middle + swing·sin θ)."""
+    if middle >= swing:
+        return middle
+    if middle <= -swing:
+        return 0.0
+    angle = math.acos(-middle / swing)
+    return (swing * math.sin(angle) + middle * angle) / math.pi
+
+
+def fundamental_share(swing: float) -> float:
+    """Return the fundamental of a sine around 1 that is cut at zero, over its amplitude.
+
+    The mean stays 1.
+    """
+    if swing <= 1:
+        return 1.0
+
+    def mean(angle: float) -> float:
+        # Above zero for |θ − π/2| < angle.
+        return swing / math.pi * (math.sin(angle) - angle * math.cos(angle)) - 1
+
+    angle = brentq(mean, 1e-9, math.pi)
+    return (angle - math.sin(angle) * math.cos(angle)) / math.pi

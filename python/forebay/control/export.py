@@ -83,7 +83,7 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
 def _padded(*powers: Sequence[Any] | Floats) -> list[Floats]:
     """Numerator and denominator in z⁻¹ with as many powers: in z the same numbers."""
     size = max(map(len, powers))
-    return [np.pad(np.array(each, float), (0, size - len(each))) for each in powers]
+    return [np.pad(np.array(power, float), (0, size - len(power))) for power in powers]
 
 
 def table(loop: Loop) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def table(loop: Loop) -> dict[str, Any]:
     omega = loop.grid
     response = loop.response(omega)
     point = loop.point
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "A": a,
         "B": b,
         "C": c,
@@ -113,15 +113,15 @@ def table(loop: Loop) -> dict[str, Any]:
     }
     if loop.terms.interval_s is not None:
         numerator, denominator = _padded(loop.terms.numerator, loop.terms.denominator)
-        found |= {
+        values |= {
             "interval_s": float(loop.terms.interval_s),
             "law_numerator": numerator,
             "law_denominator": denominator,
         }
     exact = discrete(loop)
     if exact is not None:
-        found |= {"loop_numerator": exact[0], "loop_denominator": exact[1]}
-    return found
+        values |= {"loop_numerator": exact[0], "loop_denominator": exact[1]}
+    return values
 
 
 def check(path: Path) -> None:
@@ -181,7 +181,7 @@ def _csv(loop: Loop) -> str:
 
 
 def _one_path(loop: Loop) -> None:
-    if loop.terms.beside is not None:
+    if loop.terms.parallel is not None:
         raise ScenarioError(
             "--export: found classes of flows with delays of their own, allowed: one (.csv has the "
             "response of all)"

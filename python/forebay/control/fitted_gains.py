@@ -1,10 +1,10 @@
-"""Numbers of a law for the link that it stands on: the one place where a law that is only named
+"""Numbers of a law for its link: the one place where a law that is only named
 gets its gains, set-point and sampling interval. `experiment.automatic_gains` asks here, for
 scenarios, studies, suites and links.
 
 A law is designed for the fewest flows and the longest RTT of what is expected, where its loop has
 the most gain and the most delay (Hollot et al. 2002, section IV), and is then slowed, or sampled
-more often, until the loop is calm: |1/(1 + L)| at most 2. Given numbers always win.
+more often, until the loop is robust: |1/(1 + L)| at most 2. Given numbers always win.
 """
 
 from __future__ import annotations
@@ -20,18 +20,11 @@ import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
-from forebay.control import robust_settings as calmer_settings
-from forebay.control.design import design
-from forebay.control.designed_law import (
-    SLOWER,
-    Design,
-    LoneGainError,
-    check_all_gains,
-    gain_params_of,
-)
-from forebay.control.gain_steps import ROOM
-from forebay.control.headroom import gain_step
+from forebay.control.design import design, peak_of
+from forebay.control.design_rule import SLOWER, LoneGainError, check_all_gains, gain_params_of
+from forebay.control.designed_law import DEVIATIONS, Design
 from forebay.control.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
+from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_stabilising_set import ANY, PiGains
 from forebay.control.plants import plant_on
 
@@ -44,7 +37,7 @@ LEAST_WINDOW_PKTS = 4.0
 MOST_OF_BUFFER = 0.5
 #: Buffers without a bound in packets, and very deep ones, hold no more than this many RTTs.
 MOST_RTTS = 50.0
-#: Steps until a loop is calm.
+#: Steps until a loop is robust.
 ROUNDS = 10
 #: A set-point is at least so many standard deviations of the queue above empty.
 ABOVE_EMPTY = 2.5
@@ -58,9 +51,9 @@ CONTROLLED_WINDOW_PKTS = 2.0
 #: Least share of a goal's default that this asks for: a loop that hardly acts helps nobody.
 SLOWEST = 0.15
 #: A loop that takes longer to settle does not follow a load that moves: the bound that a design has
-#: to meet where calm gains can, as `tune` asks of packets.
+#: to meet where robust gains can, as `tune` asks of packets.
 SETTLED_S = 10.0
-#: Shares of the largest calm integral, the calmest first.
+#: Shares of the largest robust integral, the most robust first.
 INTEGRALS = (0.35, 0.5, 0.7, 1.0)
 #: Goals that slow a rule down, of laws that name none.
 SLOWING = ("tuning", "beta")
@@ -68,7 +61,7 @@ SLOWING = ("tuning", "beta")
 
 @dataclass(frozen=True)
 class OperatingRange:
-    """Where a law stands.
+    """The range of operating points of a law's link.
 
     rtt_s: least and most propagation both ways. flows: fewest and most long-lived ones; None where
     nobody knows. room_pkts: the buffer, in packets of packet_bytes. one_loop: whether the law
@@ -88,8 +81,7 @@ class OperatingRange:
     other_bps: float = 0.0
 
     def counted(self, flows: float, target_pkts: float) -> float:
-        """As many long-lived flows on the whole link as have the windows that these have beside
-        all others.
+        """Return the number of flows that would have the same windows on the whole link alone.
 
         A short flow is one more while it sends. What takes a share of the link leaves windows of
         W = R(C − u)/N: those of N·C/(C − u) flows on all of it, with the same probability, the same
@@ -105,7 +97,7 @@ class OperatingRange:
 
     @property
     def product_pkts(self) -> float:
-        """Of the capacity and the longest RTT."""
+        """The product of the capacity and the longest RTT."""
         return self.capacity_pkts_per_s * self.rtt_s[1]
 
 
@@ -153,20 +145,20 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
     if place.one_loop:
         try:
             try:
-                found = _designed(law, place, texts, model)
+                fitted = _designed(law, place, texts, model)
             except LoneGainError:
                 raise
             except ScenarioError:
                 # What suits no other sender may suit Reno, whose rule it is.
                 place = replace(place, tcp=PLAIN)
-                found = _designed(law, place, texts, model)
+                fitted = _designed(law, place, texts, model)
         except LoneGainError:
             raise
         except ScenarioError as error:
             # A given number that no law takes was refused before.
-            found, why = None, f"is not designed ({error})"
-        if found is not None:
-            return found
+            fitted, why = None, f"is not designed ({error})"
+        if fitted is not None:
+            return fitted
     return _scaled(law, place, texts, model, why)
 
 
@@ -176,24 +168,20 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
 def _designed(
     law: str, place: OperatingRange, given: Mapping[str, str], model: LawModel
 ) -> Fitted | None:
-    """By the law's own rule, made calm; None for a law without one."""
+    """Return the numbers of the law's own rule, made robust; None for a law without a rule."""
     flows, target = _expected(law, place, given)
-    packets_s = place.capacity_pkts_per_s
+    capacity = place.capacity_pkts_per_s
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
     counted = place.counted(flows[0], target_pkts)
-    wanted = OperatingPoint(counted, place.rtt_s[1] + target_pkts / packets_s, packets_s)
-    rule = model.design(wanted, target_pkts, [])
+    point = OperatingPoint(counted, place.rtt_s[1] + target_pkts / capacity, capacity)
+    rule = model.design(point, target_pkts, [])
     if rule is None:
         return None
     check_all_gains(law, gain_params_of(rule["params"]), given)
     # A design for the whole of a buffer of seconds is one for no buffer.
-    room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
-    overrides = {key: value for key, value in given.items() if key != "target"}
-    goals = {name for name, _, _ in model.goals}
-    # What may still be moved: a set-point that nobody has chosen, nor the law as a delay.
-    free = _own_set_point(law, given) != target
+    buffer_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
 
-    def made_with(target: str, overrides: Mapping[str, str]) -> Design:
+    def design_with(target: str, overrides: Mapping[str, str]) -> Design:
         return design(
             law,
             quantities.rate(place.rate_bps),
@@ -201,70 +189,95 @@ def _designed(
             quantities.time(place.rtt_s[1]),
             quantities.size(place.packet_bytes),
             target,
-            f"{math.floor(room_pkts)}p",
+            f"{math.floor(buffer_pkts)}p",
             overrides,
             tcp=place.tcp,
         )
 
-    made = made_with(target, overrides)
-    for _ in range(ROUNDS):
-        key, value = _calmer(made, overrides, free, MOST_OF_BUFFER * room_pkts)
-        if key is None or key in given:
-            break
-        before, made = made, made_with(*(_with(target, overrides, key, value)))
-        if not made.stable and before.stable:
-            made = before
-            break
-        target, overrides = _with(target, overrides, key, value)
-        # Once: a slower loop moves the queue more, which would ask for more again.
-        free = free and key != "target"
-    # Where the load moves, calm is not enough.
+    overrides = {key: value for key, value in given.items() if key != "target"}
+    # A set-point that nobody has chosen may still be moved, unless it is the law's, as a delay.
+    free = _own_set_point(law, given) != target
+    most_pkts = MOST_OF_BUFFER * buffer_pkts
+    result, overrides = _made_robust(
+        design_with, target, overrides, given, free=free, most_pkts=most_pkts
+    )
+    goals = {name for name, _, _ in model.goals}
+    # Where the load moves, robustness is not enough.
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
         # Gains that are given take no goal of the rule's.
-        others = {key: value for key, value in overrides.items() if key not in goals}
-        made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
+        fixed = {key: value for key, value in overrides.items() if key not in {*goals, "target"}}
+        moved = overrides["target"]
+        result = _settling(result, many, lambda gains: design_with(moved, {**fixed, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
-    kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
-    params = tuple((name, value) for name, value in made.params if name not in kept)
-    loop = made.loop
-    peak = None if loop is None else calmer_settings.peak_of(made)
-    peak = quantities.finite(peak)
+    omitted = {*given, *goals} | (
+        {"target"} if overrides["target"] == _own_set_point(law, {}) else set()
+    )
+    params = tuple((name, value) for name, value in result.params if name not in omitted)
+    peak = None if result.loop is None else quantities.finite(peak_of(result))
     return Fitted(
         law,
         params,
-        _line(law, place, flows, params, made, peak),
+        _line(law, place, flows, params, result, peak),
         flows,
-        made.queue_pkts,
+        result.queue_pkts,
         peak,
-        quantities.finite(made.settling_s),
-        made,
+        quantities.finite(result.settling_s),
+        result,
     )
 
 
+def _made_robust(
+    design_with: Callable[[str, Mapping[str, str]], Design],
+    target: str,
+    overrides: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    free: bool,
+    most_pkts: float,
+) -> tuple[Design, dict[str, str]]:
+    """Return a design that is robust, or the last of some rounds, and its settings with "target".
+
+    free: True if the set-point may be moved, to at most `most_pkts`.
+    """
+    result, overrides = design_with(target, overrides), dict(overrides)
+    for _ in range(ROUNDS):
+        key, value = _next_setting(result, overrides, free, most_pkts)
+        if key is None or key in given:
+            break
+        varied = {**overrides, "target": target, key: value}
+        variant = design_with(varied.pop("target"), varied)
+        if not variant.stable and result.stable:
+            break
+        result, overrides = variant, varied
+        if key == "target":
+            # Once: a slower loop moves the queue more, which would ask for more again.
+            target, free = value, False
+    return result, {**overrides, "target": target}
+
+
 def _given_gains(law: str, given: Mapping[str, str]) -> list[str]:
-    """The gains of a PI that are given."""
+    """Return the gains of a PI that are given."""
     form = pi_forms.pi_law(law)
-    names = [] if form is None else [name for name, _ in form.params(*ANY) or []]
-    return [name for name in names if name in given]
+    return [] if form is None else [name for name in form.form.names if name in given]
 
 
-def unwinding_s(made: Design, many: float) -> float:
-    """How long the law takes to give back the probability of so many flows, once those are left
-    that it is designed for and the queue is empty; 0 where it does not integrate.
+def unwinding_s(result: Design, many: float) -> float:
+    """Return the time in which the law's integral follows a load that falls from `many` flows.
 
+    The design's own flows are left, and the queue is empty; 0 for a law that does not integrate.
     The integral falls by K_i times the set-point; between both loads K_i is a power of the
     probability, as of laws with a square.
     """
-    if made.loop is None:
+    if result.loop is None:
         return 0.0
-    link = made.link.with_load(many, made.link.rtt_s)
-    there = plant_on(link, made.law, made.params).equilibrium(many, link.rtt_s)
-    fast = pi_forms.integral(made.loop.model)
-    slow = None if there is None else pi_forms.integral(there.model)
-    if there is None or not fast or not slow:
+    link = result.link.with_load(many, result.link.rtt_s)
+    loaded = plant_on(link, result.law, result.params).equilibrium(many, link.rtt_s)
+    fast = pi_forms.integral(result.loop.model)
+    slow = None if loaded is None else pi_forms.integral(loaded.model)
+    if loaded is None or not fast or not slow:
         return 0.0
-    low, high = made.loop.point.probability, min(1.0, there.point.probability)
+    low, high = result.loop.point.probability, min(1.0, loaded.point.probability)
     if not high > low:
         return 0.0
     power = math.log(slow / fast) / math.log(high / low)
@@ -273,100 +286,100 @@ def unwinding_s(made: Design, many: float) -> float:
         if abs(power - 1) < 1e-6
         else (((high / low) ** (1 - power) - 1) / (1 - power))
     )
-    return low / fast * way / made.link.target_pkts
+    return low / fast * way / result.link.target_pkts
 
 
-def _settled_s(made: Design, many: float) -> float:
-    """After a disturbance, and after most flows have left."""
-    return max(made.settling_s, unwinding_s(made, many))
+def _settled_s(result: Design, many: float) -> float:
+    """Return the longer of the settling times after a disturbance and after most flows left."""
+    return max(result.settling_s, unwinding_s(result, many))
 
 
 def _settling(
-    made: Design, many: float, made_with: Callable[[Mapping[str, str]], Design]
+    result: Design, many: float, design_with: Callable[[Mapping[str, str]], Design]
 ) -> Design:
-    """A PI that settles within the bound, also from `many` flows, by gains from its calm set where
-    its rule is slower; the fastest, where none does. Rules cancel the pole of TCP, which few flows
-    with long round trips make slow."""
-    form, loop = pi_forms.pi_law(made.law), made.loop
+    """Return a PI that settles within the bound, also from `many` flows; else the fastest.
+
+    Where its rule is slower, the gains are from its robust set. Rules cancel the pole of TCP, which
+    few flows with long round trips make slow.
+    """
+    form, loop = pi_forms.pi_law(result.law), result.loop
     if form is None or loop is None or loop.interval_s is None:
-        return made
-    if _settled_s(made, many) <= SETTLED_S:
-        return made
+        return result
+    if _settled_s(result, many) <= SETTLED_S:
+        return result
     interval_s = loop.interval_s
-    some = {name: form.text(value, *ANY) for name, value in form.params(*ANY) or []}
-    plant = plant_on(made.link, made.law, list((dict(made.params) | some).items()))
-    there = plant.equilibrium(made.link.flows, made.link.rtt_s)
-    path = None if there is None else pi_forms.law_path(there.model, *ANY)
-    if there is None or path is None:
-        return made
-    around = plant.loop(there)
+    params = dict(result.params) | dict(form.texts(*ANY))
+    plant = plant_on(result.link, result.law, list(params.items()))
+    equilibrium = plant.equilibrium(result.link.flows, result.link.rtt_s)
+    path = None if equilibrium is None else pi_forms.law_path(equilibrium.model, *ANY)
+    if equilibrium is None or path is None:
+        return result
+    around = plant.loop(equilibrium)
     try:
         corner = pi_stabilising_set.corner(
-            made.link, around.point, interval_s, path, plant=around.to_queue
+            result.link, around.point, interval_s, path, plant=around.to_queue
         )
-        most = pi_stabilising_set.choose([corner], interval_s)
+        largest = pi_stabilising_set.choose([corner], interval_s)
     except ScenarioError:
-        return made
-    best = made
+        return result
+    best = result
     for share in INTEGRALS:
-        gains = PiGains(most.k_p, share * most.k_i, interval_s)
-        written = form.params(gains.a, gains.b)
-        if written is None:
+        gains = PiGains(largest.k_p, share * largest.k_i, interval_s)
+        texts = form.texts(gains.a, gains.b)
+        if not texts:
             continue
         try:
-            other = made_with({name: form.text(it, gains.a, gains.b) for name, it in written})
+            variant = design_with(dict(texts))
         except ScenarioError:
             continue
-        if not other.stable or not calmer_settings.peak_of(other) <= calmer_settings.CALM:
+        if not variant.stable or not peak_of(variant) <= ROBUST_PEAK:
             continue
-        if _settled_s(other, many) < _settled_s(best, many):
-            best = other
+        if _settled_s(variant, many) < _settled_s(best, many):
+            best = variant
         if _settled_s(best, many) <= SETTLED_S:
             break
     return best
 
 
-def _with(
-    target: str, overrides: Mapping[str, str], key: str, value: str
-) -> tuple[str, dict[str, str]]:
-    if key == "target":
-        return value, dict(overrides)
-    return target, {**overrides, key: value}
-
-
-def _calmer(
-    made: Design, overrides: Mapping[str, str], free: bool, most_pkts: float
+def _next_setting(
+    result: Design, overrides: Mapping[str, str], free: bool, most_pkts: float
 ) -> tuple[str | None, str]:
-    """A goal, or the set-point, and another value for it, where the loop is not calm: it
-    amplifies, or TCP's own losses move the probability to zero or the queue to empty."""
-    better = made.advice
-    if better is not None and better.value is not None and (better.key != "target" or free):
-        return better.key, better.value
+    """Return a goal or the set-point with another value, where the loop is not robust.
+
+    It amplifies, or TCP's own losses move the probability to zero or the queue to empty.
+    """
+    advice = result.advice
+    if advice is not None and advice.value is not None and (advice.key != "target" or free):
+        return advice.key, advice.value
     # How far losses move the queue is known of Reno.
-    if made.loop is None or not made.stable or made.senders is not None:
+    if result.loop is None or not result.stable or result.senders is not None:
         return None, ""
-    queue_pkts, share = disturbances.at_constant_load(made.loop)
-    target_pkts = made.link.target_pkts
+    queue_pkts, share = disturbances.at_constant_load(result.loop)
     needed_pkts = min(ABOVE_EMPTY * queue_pkts, most_pkts)
-    if free and target_pkts < 0.9 * needed_pkts and "target" in dict(made.params):
+    if free and result.link.target_pkts < 0.9 * needed_pkts and "target" in dict(result.params):
         return "target", f"{_rounded(needed_pkts):g}p"
     slower = 0.9 * MOST_NOISE / share if share > MOST_NOISE else 1.0
-    step = gain_step(made)
+    step = result.gain_step
     # The reach is as K_p, which is about as the goal.
-    needed = step.room_pkts / (ROOM * step.swing_pkts) if step is not None else 1.0
+    needed = step.headroom_pkts / (DEVIATIONS * step.deviation_pkts) if step is not None else 1.0
     # A loop that is slow already would only be slower to come back from empty.
-    if needed > SLOWER and made.settling_s <= SETTLED_S:
+    if needed > SLOWER and result.settling_s <= SETTLED_S:
         slower = min(slower, 0.9 * needed if needed < 1 else 1.0)
-    if slower < 1:
-        model = made.model()
-        values = {name: value for name, value, _ in model.goals}
-        slowed = model.slowed_by
-        keys = [slowed] if slowed in values else [key for key in SLOWING if key in values]
-        for key in keys:
-            assert key is not None
-            now, slowest = float(overrides.get(key, values[key])), SLOWEST * float(values[key])
-            if now > 1.01 * slowest:
-                return key, f"{max(slowest, slower * now):.3g}"
+    return _slower_goal(result.model(), overrides, slower) if slower < 1 else (None, "")
+
+
+def _slower_goal(
+    model: LawModel, overrides: Mapping[str, str], slower: float
+) -> tuple[str | None, str]:
+    """Return the goal that slows a rule down, with this share of its value."""
+    values = {name: value for name, value, _ in model.goals}
+    slowed = model.slowed_by
+    keys = [slowed] if slowed in values else [key for key in SLOWING if key in values]
+    for key in keys:
+        assert key is not None
+        now, slowest = float(overrides.get(key, values[key])), SLOWEST * float(values[key])
+        if now > 1.01 * slowest:
+            return key, f"{max(slowest, slower * now):.3g}"
     return None, ""
 
 
@@ -426,9 +439,10 @@ def _line(
     place: OperatingRange,
     flows: tuple[float, float],
     params: Sequence[tuple[str, str]],
-    made: Design,
+    result: Design,
     peak: float | None,
 ) -> str:
+    """Return one line on the design of a law for its link."""
     few, many = flows
     count = (
         f"{few:g} flow{'' if many == 1 else 's'}" if few == many else f"{few:g} to {many:g} flows"
@@ -444,26 +458,26 @@ def _line(
     rtt = _rtt(place)
     words = f"{law} designed for {quantities.rate(place.rate_bps)}, {rtt}, {count}: "
     words += _values(params) or "every number was given"
-    if made.loop is None:
+    if result.loop is None:
         return words
     if peak is None:
         return words + "; unstable by the linear model"
     words += f"; S {peak:.2g}"
-    if peak > calmer_settings.CALM:
+    if peak > ROBUST_PEAK:
         words += ", above 2: expect oscillation"
-    step = gain_step(made)
+    step = result.gain_step
     if step is not None:
         words += (
-            f", whose gains step {step.room_pkts:.2g} packets from the set-point: expect the queue "
-            "above it, or take pi2"
+            f", whose gains step {step.headroom_pkts:.2g} packets from the set-point: expect the "
+            "queue above it, or take pi2"
         )
-    if math.isfinite(made.settling_s):
-        words += f", settles in {made.settling_s:.2g} s"
+    if math.isfinite(result.settling_s):
+        words += f", settles in {result.settling_s:.2g} s"
     if many > few:
-        after_s = unwinding_s(made, place.counted(many, made.link.target_pkts))
-        if after_s > made.settling_s:
+        after_s = unwinding_s(result, place.counted(many, result.link.target_pkts))
+        if after_s > result.settling_s:
             words += f", and in {after_s:.2g} s once {many - few:g} flows have left"
-        if max(after_s, made.settling_s) > SETTLED_S:
+        if max(after_s, result.settling_s) > SETTLED_S:
             words += f" (more than {SETTLED_S:g} s)"
     return words
 

@@ -14,6 +14,7 @@ columns with a row for each loop; s then has a row for each, too, or one line fo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -34,9 +35,14 @@ Floats = NDArray[np.float64]
 #: Of a loop, or a column of one for each.
 Number = float | complex | Floats | Complexes
 
-#: A fold is left out where it is below this share of what the sampler sees, at all of so many
-#: places of a line.
+#: An alias term is left out where it is below this share of the sampler's input, at all of so many
+#: frequencies of a line.
 NOTHING, PROBES = 1e-8, 9
+#: Fields of `Terms` that are numbers, or tuples of numbers.
+NUMBERS = (
+    *("gain", "poles", "delay_s", "direct", "interval_s"),
+    *("numerator", "denominator", "residues"),
+)
 #: Poles nearer than this, relative to their size, are held apart for the partial fractions.
 APART = 1e-6
 #: Poles below this share of the longest delay's rate count as at zero, as an integral.
@@ -50,12 +56,12 @@ class Terms:
     """One loop, or a column of loops of one kind.
 
     gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)); poles may be complex.
-    shares: the plant is gain·e^{−s·delay}·Σ share/(s + pole) instead; None without.
+    residues: the plant is gain·e^{−s·delay}·Σ residue/(s + pole) instead; None without.
     direct: d. interval_s, numerator, denominator: of D, with z⁰, z⁻¹, …; None without a sampler.
-    hybrid: whether the law acts both ways.
-    beside: one more path from the law's output to its input, with the same sampler, which may have
-        another beside it; None without.
-    folds: those that are counted, as `folds` finds them; enough of them if None.
+    hybrid: True if the law acts both ways.
+    parallel: one more path from the law's output to its input, with the same sampler, which may
+        have another in parallel with it; None without.
+    aliases: the alias terms that are counted, by `alias_terms`; as many as are enough if None.
     """
 
     gain: float | Floats
@@ -66,19 +72,31 @@ class Terms:
     numerator: tuple[float | Floats, ...] = (0.0,)
     denominator: tuple[float | Floats, ...] = (1.0,)
     hybrid: bool = False
-    beside: Terms | None = None
-    shares: tuple[Number, ...] | None = None
-    folds: tuple[int, ...] | None = None
+    parallel: Terms | None = None
+    residues: tuple[Number, ...] | None = None
+    aliases: tuple[int, ...] | None = None
 
     def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
-        """With the plant's gain times `gain`, and more delay."""
-        beside = self.beside and self.beside.changed(gain, delay_s)
-        return replace(self, gain=self.gain * gain, delay_s=self.delay_s + delay_s, beside=beside)
+        """Return the loop with `gain` times the plant's gain, and with more delay."""
+        parallel = self.parallel and self.parallel.changed(gain, delay_s)
+        delay_s = self.delay_s + delay_s
+        return replace(self, gain=self.gain * gain, delay_s=delay_s, parallel=parallel)
 
     def sampled(self, interval_s: float | Floats) -> Terms:
-        """Behind a sampler and hold of this interval."""
-        beside = self.beside and self.beside.sampled(interval_s)
-        return replace(self, interval_s=interval_s, beside=beside)
+        """Return the loop behind a sampler and hold of this interval."""
+        parallel = self.parallel and self.parallel.sampled(interval_s)
+        return replace(self, interval_s=interval_s, parallel=parallel)
+
+    def rows(self, row: NDArray[np.intp]) -> Terms:
+        """Return these rows of the columns of loops."""
+
+        def pick(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(pick, value))
+            return value[row] if isinstance(value, np.ndarray) else value
+
+        numbers = {name: pick(getattr(self, name)) for name in NUMBERS}
+        return replace(self, **numbers, parallel=self.parallel and self.parallel.rows(row))
 
     @cached_property
     def native(self) -> Loops:
@@ -91,16 +109,16 @@ class Terms:
             (
                 _flat(path.gain),
                 _flat_each(path.poles, complex),
-                None if path.shares is None else _flat_each(path.shares, complex),
+                None if path.residues is None else _flat_each(path.residues, complex),
                 _flat(path.delay_s),
             )
             for path in self.paths
         ]
-        return Loops(paths, _flat(self.direct), sampler, self.hybrid, self.folds)
+        return Loops(paths, _flat(self.direct), sampler, self.hybrid, self.aliases)
 
     @property
     def paths(self) -> tuple[Terms, ...]:
-        return (self,) if self.beside is None else (self, *self.beside.paths)
+        return (self,) if self.parallel is None else (self, *self.parallel.paths)
 
     @property
     def longest_s(self) -> float:
@@ -110,10 +128,10 @@ class Terms:
     @property
     def shortest_s(self) -> float | Floats:
         """The shortest delay of a path, of each loop."""
-        found: float | Floats = self.delay_s
+        shortest: float | Floats = self.delay_s
         for path in self.paths[1:]:
-            found = np.minimum(found, path.delay_s)
-        return found
+            shortest = np.minimum(shortest, path.delay_s)
+        return shortest
 
     @property
     def slowest(self) -> float:
@@ -123,100 +141,86 @@ class Terms:
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
-    """Loops of one kind (see `kind`) as columns; a single one as scalars."""
-
+    """Return loops of one kind (see `kind`) as columns; a single one as scalars."""
     points, models = [point for point, _ in cells], [model for _, model in cells]
     gain = [point.plant_gain for point in points]
     poles = [[point.tcp_pole for point in points], [point.queue_pole for point in points]]
     pole = [average_pole(model) for model in models]
     if pole[0] is not None:
-        averages = [one for one in pole if one is not None]
+        averages = [p for p in pole if p is not None]
         gain = [g * p for g, p in zip(gain, averages, strict=True)]
         poles.append(averages)
     sampled = [model["sampled"] for model in models]
     direct = [model["direct"] for model in models]
     built = Terms(
         column(gain),
-        apart(tuple(column(one) for one in poles)),
+        apart(tuple(map(column, poles))),
         # The plant's delay, and the age of the queue that the law acts on.
         column([point.rtt_s + model["age_s"] for point, model in cells]),
         column(direct),
     )
     if sampled[0] is None:
         return built
-    there = [one for one in sampled if one is not None]
+    samplers = [sampler for sampler in sampled if sampler is not None]
 
     def coefficients(lists: list[list[float]]) -> tuple[float | Floats, ...]:
-        longest = max(map(len, lists))
-        return tuple(
-            column([one[i] if i < len(one) else 0.0 for one in lists]) for i in range(longest)
-        )
+        return tuple(column(list(power)) for power in itertools.zip_longest(*lists, fillvalue=0.0))
 
     return replace(
         built,
-        interval_s=column([one[0] for one in there]),
-        numerator=coefficients([one[1] for one in there]),
-        denominator=coefficients([one[2] for one in there]),
+        interval_s=column([sampler[0] for sampler in samplers]),
+        numerator=coefficients([sampler[1] for sampler in samplers]),
+        denominator=coefficients([sampler[2] for sampler in samplers]),
         hybrid=any(direct),
     )
 
 
 def shape(t: Terms) -> tuple[object, ...]:
-    """Loops of one shape are columns of one; see `stacked`."""
-    own = (len(t.poles), t.shares is None, t.interval_s is None, t.hybrid)
-    return (*own, len(t.numerator), len(t.denominator), t.beside and shape(t.beside))
+    """Return the shape of a loop: loops of one shape are columns of one, by `stacked`."""
+    own = (len(t.poles), t.residues is None, t.interval_s is None, t.hybrid)
+    return (*own, len(t.numerator), len(t.denominator), t.parallel and shape(t.parallel))
 
 
 def stacked(loops: Sequence[Terms]) -> Terms:
-    """Single loops of one shape as columns."""
-    first = loops[0]
+    """Return single loops of one shape as columns."""
 
-    def each(name: str) -> Any:
+    def columns(name: str) -> Any:
         values = [getattr(t, name) for t in loops]
         if values[0] is None:
             return None
-        if isinstance(values[0], tuple):
-            return tuple(
-                complex_column(np.array(row, complex)) for row in zip(*values, strict=True)
-            )
-        return column(values)
+        if not isinstance(values[0], tuple):
+            return column(values)
+        rows = zip(*values, strict=True)
+        return tuple(complex_column(np.array(row, complex)) for row in rows)
 
-    names = (
-        "gain",
-        "poles",
-        "delay_s",
-        "direct",
-        "interval_s",
-        "numerator",
-        "denominator",
-        "shares",
-    )
-    beside = [t.beside for t in loops if t.beside is not None]
-    columns = {name: each(name) for name in names}
-    return replace(first, **columns, beside=stacked(beside) if beside else None)
+    parallel = [t.parallel for t in loops if t.parallel is not None]
+    numbers = {name: columns(name) for name in NUMBERS}
+    return replace(loops[0], **numbers, parallel=stacked(parallel) if parallel else None)
 
 
 def column(values: Sequence[float] | Floats) -> float | Floats:
-    """A number of each loop; one that all of them share as it is, so that what depends on such
-    numbers alone is computed once."""
-    found = np.asarray(values, float)
-    return float(found[0]) if (found == found[0]).all() else found[:, None]
+    """Return a column with a number of each loop, or the number that all of them share.
+
+    Terms that depend on shared numbers alone are computed once.
+    """
+    numbers = np.asarray(values, float)
+    return float(numbers[0]) if (numbers == numbers[0]).all() else numbers[:, None]
 
 
 def complex_column(values: Complexes) -> Number:
-    """The same for numbers that may be complex; as real ones where all of them are."""
+    """Return `column` of numbers that may be complex; of real ones if all of them are real."""
     if not values.imag.any():
         return column(np.asarray(values.real, float))
     return complex(values[0]) if (values == values[0]).all() else values[:, None]
 
 
 def kind(model: LinearModel) -> tuple[bool, bool, bool]:
-    """Loops of one kind go through the same formulas."""
+    """Return the kind of a law's loop: loops of one kind have the same formulas."""
     return average_pole(model) is not None, model["direct"] != 0, model["sampled"] is not None
 
 
 def average_pole(model: LinearModel) -> float | None:
-    """K = −C·ln(1 − w_q) (staqm section III.A); None without an average."""
+    """Return K = −C·ln(1 − w_q) (staqm section III.A); None without an average."""
     average = model["average"]
     if average is None or average[0] >= 1:
         return None
@@ -224,11 +228,11 @@ def average_pole(model: LinearModel) -> float | None:
 
 
 def _gain(native: Callable[[Loops, Exact], Exact]) -> Callable[[Terms, Complexes], Complexes]:
-    """A gain of loops at a line of s, or at a line for each loop."""
+    """Return the function of a gain of loops at a line of s, or at a line for each loop."""
 
     def gain(t: Terms, s: Complexes) -> Complexes:
-        found = native(t.native, np.atleast_2d(np.asarray(s, complex)))
-        return found if len(found) > 1 else found.reshape(np.shape(s))
+        rows = native(t.native, np.atleast_2d(np.asarray(s, complex)))
+        return rows if len(rows) > 1 else rows.reshape(np.shape(s))
 
     gain.__doc__ = native.__doc__
     return gain
@@ -238,16 +242,18 @@ plant = _gain(Loops.plant)
 pulse = _gain(Loops.pulse)
 law = _gain(Loops.law)
 hold = _gain(Loops.hold)
-#: With both ways, 1 + L = (1 + d·G)(1 + L_s): where nothing is folded that is L = (d + D·H/T)·G.
+#: With both ways, 1 + L = (1 + d·G)(1 + L_s): without alias terms that is L = (d + D·H/T)·G.
 loop = _gain(Loops.loop_gain)
 #: 1/(1 + L); with both ways, its component at the sine's own frequency.
 sensitivity = _gain(Loops.sensitivity)
 
 
-def folds(t: Terms, s: Complexes) -> tuple[int, ...]:
-    """Which terms of Poisson's sum matter to a line of s on the imaginary axis, besides the sine's
-    own frequency: those that are more than `NOTHING` of what the sampler sees, at one of `PROBES`
-    places."""
+def alias_terms(t: Terms, s: Complexes) -> tuple[int, ...]:
+    """Return the terms of Poisson's sum that matter to a line of s on the imaginary axis.
+
+    Besides the sine's own frequency, those are more than `NOTHING` of the sampler's input at one of
+    `PROBES` places.
+    """
     at = np.linspace(0, s.shape[-1] - 1, PROBES).astype(int)
     return tuple(t.native.counted_folds(np.atleast_2d(s[..., at]), NOTHING))
 
@@ -257,36 +263,35 @@ def _flat(numbers: Any, dtype: type = float) -> NDArray[Any]:
 
 
 def _flat_each(columns: Sequence[Any], dtype: type = float) -> list[NDArray[Any]]:
-    return [_flat(each, dtype) for each in columns]
+    return [_flat(numbers, dtype) for numbers in columns]
 
 
 def highest_rad_s(t: Terms) -> float | Floats:
-    """Where a loop has shown itself: half the sampling frequency, or where it has long been
-    quiet."""
+    """Return half the sampling frequency, or one at which a loop has long been quiet."""
     quiet = QUIET / np.asarray(t.shortest_s)
     if t.interval_s is None:
         return _plain(quiet)
     return _plain(np.minimum(quiet, math.pi / np.asarray(t.interval_s)))
 
 
-def residues(t: Terms) -> list[tuple[Number, Number]]:
-    """(r, p) of the plant's partial fractions Σ r/(s + p)."""
-    if t.shares is not None:
-        return [(t.gain * one, pole) for one, pole in zip(t.shares, t.poles, strict=True)]
-    found: list[tuple[Number, Number]] = []
+def partial_fractions(t: Terms) -> list[tuple[Number, Number]]:
+    """Return (r, p) of the plant's partial fractions Σ r/(s + p)."""
+    if t.residues is not None:
+        return [(t.gain * r, pole) for r, pole in zip(t.residues, t.poles, strict=True)]
+    fractions: list[tuple[Number, Number]] = []
     for i, pole in enumerate(t.poles):
         residue: Any = t.gain
-        for j, other in enumerate(t.poles):
+        for j, other_pole in enumerate(t.poles):
             if i != j:
-                residue = residue / (other - pole)
-        found.append((residue, pole))
-    return found
+                residue = residue / (other_pole - pole)
+        fractions.append((residue, pole))
+    return fractions
 
 
 def whole_intervals(
     delay_s: float | Floats, interval_s: float | Floats
 ) -> tuple[float | Floats, float | Floats]:
-    """n and δ of a delay nT + δ."""
+    """Return n and δ of a delay nT + δ."""
     whole = np.floor(np.asarray(delay_s) / interval_s + 1e-9)
     return _plain(whole), _plain(np.maximum(delay_s - whole * interval_s, 0.0))
 
@@ -294,31 +299,32 @@ def whole_intervals(
 def gammas(
     pole: Number, interval_s: float | Floats, rest_s: float | Floats
 ) -> tuple[Number, Number]:
-    """What a mode gains in an interval from the input that comes in it, and from the one before."""
-    left = np.asarray(interval_s) - rest_s
-    return _rise(pole, left), np.exp(-pole * left) * _rise(pole, np.asarray(rest_s))
+    """Return a mode's gains from the input of this interval and from that of the one before."""
+    remaining = np.asarray(interval_s) - rest_s
+    after = np.exp(-pole * remaining) * _rise(pole, np.asarray(rest_s))
+    return _rise(pole, remaining), after
 
 
 def _rise(pole: Number, time_s: Floats) -> Any:
-    """(1 − e^{−p·t})/p: what a mode rises to in a time with an input of one."""
+    """Return (1 − e^{−p·t})/p, the rise of a mode in a time with an input of one."""
     if np.ndim(pole) == 0 and pole == 0:
         return time_s
     return -np.expm1(-pole * time_s) / pole
 
 
 def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
-    """Poles that are not equal, as partial fractions need them."""
-    held: list[float | Floats] = []
+    """Return poles that are not equal, as partial fractions need them."""
+    distinct: list[float | Floats] = []
     for pole in poles:
         moved = np.asarray(pole, float)
         for _ in poles:
             near = np.zeros_like(moved, bool)
-            for other in held:
-                near = near | (np.abs(moved - other) < APART * moved)
+            for pole_before in distinct:
+                near = near | (np.abs(moved - pole_before) < APART * moved)
             if near.any():
                 moved = np.where(near, moved * (1 + 2 * APART), moved)
-        held.append(_plain(moved))
-    return tuple(held)
+        distinct.append(_plain(moved))
+    return tuple(distinct)
 
 
 def _plain(x: Floats) -> float | Floats:

@@ -62,18 +62,20 @@ class LoadedLink:
         l4s_flows: float = 0.0,
         tcp: PerClass = PLAIN,
     ) -> LoadedLink:
-        """With a set-point of a quarter of the bandwidth-delay product where none is given, and
-        a buffer of one such product or twice the set-point, whichever is more; of the longest RTT.
-        A set-point that is a delay counts as what this link sends in that time.
+        """Return a link from texts with units.
+
+        The default set-point is a quarter of the bandwidth-delay product; the default buffer is one
+        such product, of the longest RTT, or twice the set-point, whichever is more. A set-point
+        that is a delay counts as the packets that this link sends in that time.
 
         Raises `ScenarioError`.
         """
         groups = flow_groups(flows, rtt, tcp)
-        longest = max(groups, key=lambda one: one.rtt_s).rtt
-        flows = sum(one.flows for one in groups)
+        longest = max(groups, key=lambda group: group.rtt_s).rtt
+        flows = sum(group.flows for group in groups)
         rtt = longest
         if len(groups) > 1:
-            rtt = quantities.time(sum(one.flows * one.rtt_s for one in groups) / flows)
+            rtt = quantities.time(sum(group.flows * group.rtt_s for group in groups) / flows)
         rate_bps = _native.quantity("--rate", rate, "rate")
         packet_bytes = _native.quantity("--packet", packet, "size")
         rtt_s = _native.quantity("--rtt", rtt, "time")
@@ -84,28 +86,8 @@ class LoadedLink:
             raise ScenarioError(f"--l4s-flows: found {l4s_flows:g}, allowed: zero or more")
         product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
         longest_pkts = rate_bps * _native.quantity("--rtt", longest, "time") / (8 * packet_bytes)
-        target_pkts = (
-            max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
-            if target is None
-            else _native.set_point_pkts("--target", target, round(rate_bps), round(packet_bytes))
-        )
-        if not target_pkts > 0:
-            raise ScenarioError(f'--target: found "{target}", allowed: more than zero')
-        buffer_pkts = (
-            max(longest_pkts, 2 * target_pkts)
-            if buffer is None
-            else _native.quantity("--buffer", buffer, "queue")
-        )
-        if buffer_pkts < target_pkts and target is None:
-            raise ScenarioError(
-                f'--buffer: found "{buffer}", allowed: at least "{target_pkts:g}p", the set-point '
-                "where --target gives none"
-            )
-        if buffer_pkts < target_pkts:
-            raise ScenarioError(
-                f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
-                f'"{buffer_pkts:g}p"'
-            )
+        products, size = (product_pkts, longest_pkts), (round(rate_bps), round(packet_bytes))
+        target_pkts, buffer_pkts = _target_and_buffer(target, buffer, products, size)
         plain = len(groups) == 1 and groups[0].tcp == PLAIN
         return LoadedLink(
             rate,
@@ -125,27 +107,27 @@ class LoadedLink:
     @property
     def shortest_s(self) -> float:
         """The shortest RTT."""
-        return min((one.rtt_s for one in self.groups), default=self.rtt_s)
+        return min((group.rtt_s for group in self.groups), default=self.rtt_s)
 
     def with_load(self, flows: float, rtt_s: float) -> LoadedLink:
-        """With this many flows of this mean RTT, of which the classes keep their shares."""
+        """Return the link with this many flows of this mean RTT; the classes keep their shares."""
         by, longer = flows / self.flows, rtt_s / self.rtt_s
         groups = tuple(
-            replace(one, flows=by * one.flows, rtt=f"{round(1e6 * longer * one.rtt_s)}us")
-            for one in self.groups
+            replace(group, flows=by * group.flows, rtt=f"{round(1e6 * longer * group.rtt_s)}us")
+            for group in self.groups
         )
         return replace(self, flows=flows, rtt=f"{round(1e6 * rtt_s)}us", groups=groups)
 
     @property
     def senders(self) -> str:
-        """What `--tcp` has."""
-        names = [one.tcp for one in self.groups] or [PLAIN]
+        """The senders as `--tcp` names them."""
+        names = [group.tcp for group in self.groups] or [PLAIN]
         return names[0] if len(set(names)) == 1 else ",".join(names)
 
     @property
     def rtts(self) -> str:
-        """What `--rtt` has."""
-        return ",".join(dict.fromkeys(one.rtt for one in self.groups)) or self.rtt
+        """The RTTs as `--rtt` lists them."""
+        return ",".join(dict.fromkeys(group.rtt for group in self.groups)) or self.rtt
 
     @property
     def rate_bps(self) -> int:
@@ -161,26 +143,62 @@ class LoadedLink:
         return LawModel(law, params, self.rate_bps, self.packet_bytes, buffer_pkts)
 
 
+def _target_and_buffer(
+    target: str | None, buffer: str | None, products: tuple[float, float], size: tuple[int, int]
+) -> tuple[float, float]:
+    """Return set-point and buffer in packets. Raises `ScenarioError`.
+
+    products: bandwidth-delay products of the mean RTT and the longest. size: rate and packet.
+    """
+    product_pkts, longest_pkts = products
+    target_pkts = (
+        max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
+        if target is None
+        else _native.set_point_pkts("--target", target, *size)
+    )
+    if not target_pkts > 0:
+        raise ScenarioError(f'--target: found "{target}", allowed: more than zero')
+    buffer_pkts = (
+        max(longest_pkts, 2 * target_pkts)
+        if buffer is None
+        else _native.quantity("--buffer", buffer, "queue")
+    )
+    if buffer_pkts < target_pkts and target is None:
+        raise ScenarioError(
+            f'--buffer: found "{buffer}", allowed: at least "{target_pkts:g}p", the set-point '
+            "where --target gives none"
+        )
+    if buffer_pkts < target_pkts:
+        raise ScenarioError(
+            f'--target: found "{target_pkts:g}p", allowed: at most the buffer, "{buffer_pkts:g}p"'
+        )
+    return target_pkts, buffer_pkts
+
+
 def flow_groups(flows: PerClass, rtt: PerClass, tcp: PerClass) -> tuple[Group, ...]:
-    """Classes of flows: as many as the longest of the three lists has, where a list of one is of
-    all. One number of flows is divided equally. Raises `ScenarioError`."""
+    """Return the classes of flows; one number of flows is divided equally among them.
+
+    There are as many as in the longest of the three lists, where a list of one applies to all
+    classes. Raises `ScenarioError`.
+    """
     lists = {
         key: text.split(",") if isinstance(text, str) else list(_listed(text))
         for key, text in [("--flows", flows), ("--rtt", rtt), ("--tcp", tcp)]
     }
     size = class_count(lists)
     counts = []
-    for one in lists["--flows"]:
+    for count_text in lists["--flows"]:
         try:
-            counts.append(float(one))
+            counts.append(float(count_text))
         except ValueError:
             raise ScenarioError(
-                f'--flows: found "{one}", allowed: a number, or one of each class such as 30,20'
+                f'--flows: found "{count_text}", allowed: a number, or one of each class such as '
+                "30,20"
             ) from None
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
             raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: {COUNT}")
     names = modelled_senders(lists["--tcp"])
-    rtts = [str(one).strip() for one in lists["--rtt"]]
+    rtts = [str(count_text).strip() for count_text in lists["--rtt"]]
     for text in rtts:
         if _native.quantity("--rtt", text, "time") <= 0:
             raise ScenarioError("--rtt: found 0, allowed: more than zero")
@@ -192,15 +210,17 @@ def flow_groups(flows: PerClass, rtt: PerClass, tcp: PerClass) -> tuple[Group, .
 
 
 def class_count(lists: Mapping[str, Sequence[object]]) -> int:
-    """How many classes of flows these options name: as many as the longest list has, where a list
-    of one is of all. Raises `ScenarioError`."""
+    """Return the number of classes of flows that these options name.
+
+    It is that of the longest list; a list of one applies to all classes. Raises `ScenarioError`.
+    """
     size = max(map(len, lists.values()))
-    for key, found in lists.items():
-        if len(found) not in (1, size):
-            longest = next(other for other, them in lists.items() if len(them) == size)
+    for key, values in lists.items():
+        if len(values) not in (1, size):
+            longest = next(name for name, listed in lists.items() if len(listed) == size)
             raise ScenarioError(
-                f'{key}: found "{",".join(map(str, found))}", {len(found)} values beside {size} of '
-                f"{longest}, allowed: 1 or {size}"
+                f'{key}: found "{",".join(map(str, values))}", {len(values)} values beside {size} '
+                f"of {longest}, allowed: 1 or {size}"
             )
     return size
 
@@ -211,8 +231,11 @@ def per_class(values: list[T], size: int) -> list[T]:
 
 
 def modelled_senders(names: Sequence[object]) -> list[str]:
-    """The senders of linear theory that `--tcp` names; a sender of scenarios may stand for the one
-    that it moves its window as, such as linux-cubic for cubic. Raises `ScenarioError`."""
+    """Return the senders of linear theory that `--tcp` names.
+
+    A sender of scenarios may represent the one with the same window law, such as linux-cubic for
+    cubic. Raises `ScenarioError`.
+    """
     return [_modelled_sender(str(name).strip()) for name in names]
 
 
@@ -250,5 +273,5 @@ def scenario_toml(
         laws=[Law(law, params)],
         target_pkts=target_pkts,
         l4s_flows=round(link.l4s_flows) and max(1, round(link.l4s_flows)),
-        groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in link.groups],
+        groups=[(group, SENDERS[group.tcp].kind, SENDERS[group.tcp].ecn) for group in link.groups],
     ).text()

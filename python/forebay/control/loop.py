@@ -1,15 +1,16 @@
-"""The loop of TCP, a queue and a law: its frequency response, margins and roots.
+"""The loop of TCP, a queue and a law: its frequency response, margins, roots and step response.
 
 The plant is the linearised fluid model of TCP and the queue with its delay,
 P(s) = C²/(2N)/((s + 2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example
-1); the law is its own linear model, measured against the law in crates/forebay-aqm/tests.
-Delay, sampler and zero-order hold are exact, and so is what the sampler folds: see
+1); the law is its own linear model, measured against the law in crates/forebay-core/tests.
+Delay, sampler and zero-order hold are exact, and so are the alias terms of the sampler: see
 `forebay.control.frequency_response`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,10 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import forebay._native as _native
 from forebay._native import OperatingPoint
-from forebay.control import closed_loop_poles as roots
-from forebay.control import frequency_response as gain
-from forebay.control import margins, time_response
+from forebay.control import closed_loop_poles, frequency_response, margins
 from forebay.control.frequency_response import Complexes, Terms
 from forebay.control.margins import Margins
 
@@ -29,14 +29,23 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+#: Most steps of a response. A response that needs more is found from the Laplace transform, with
+#: work and memory that do not depend on how slow a loop is beside its sampling interval.
+MOST_STEPS = 1_000_000
+#: Of the inversion of a Laplace transform: the exponent of its discretisation error, and the number
+#: of terms before and within the average of partial sums (Abate and Whitt 1995, section 1).
+ERROR_EXPONENT, TERMS, AVERAGED = 18.4, 38, 11
+#: Times whose terms are evaluated together.
+BATCH = 200
+
 
 class Loop:
-    """A law around a plant; its loop gain L is positive at rest, and the feedback negative.
+    """A law around a plant; its loop gain L is positive at frequency zero, the feedback negative.
 
-    point: where flows settle.
+    point: the operating point of the flows.
     model: the law there, from `LawModel.operate` or `LawModel.linear`.
     terms: both as numbers for `forebay.control.frequency_response`.
-    held: what the law holds, in packets.
+    held: the quantity that the law controls, in packets.
     """
 
     held = "Queue"
@@ -46,33 +55,32 @@ class Loop:
     ) -> None:
         self.point = point
         self.model = model
-        self.terms = gain.terms([(point, model)]) if terms is None else terms
+        self.terms = frequency_response.terms([(point, model)]) if terms is None else terms
 
     def changed(self, gain: float = 1.0, delay_s: float = 0.0) -> Loop:
-        """The same law around a plant with `gain` times the gain, and with more delay."""
+        """Return the loop around a plant with `gain` times the gain, and with more delay."""
         return Loop(self.point, self.model, self.terms.changed(gain, delay_s))
 
     @cached_property
     def to_queue(self) -> Terms:
         """The plant from the probability to the queue that a law sees, before it averages it."""
         point = self.point
-        poles = gain.apart((point.tcp_pole, point.queue_pole))
+        poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
         return Terms(point.plant_gain, poles, point.rtt_s + self.model["age_s"], 0.0)
 
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
-        """The paths from p to the queue, one for each RTT, with the share of all signals that the
-        flows on it get."""
+        """The paths from p to the queue, one for each RTT, with their shares of all signals."""
         return [(self.to_queue, 1.0)]
 
     @property
     def window_pkts(self) -> float:
-        """Of a flow."""
+        """The window of a flow."""
         return self.point.window_pkts
 
     @property
     def interval_s(self) -> float | None:
-        """Of the sampler, if there is one."""
+        """The interval of the sampler, if there is one."""
         sampled = self.model["sampled"]
         return None if sampled is None else sampled[0]
 
@@ -85,8 +93,10 @@ class Loop:
         return max(100 / float(self.terms.shortest_s), 10 * fastest)
 
     def response(self, omega: ArrayLike) -> Complexes:
-        """L(jω), with what a sampler folds down from above half its frequency."""
-        return gain.loop(self.terms, np.asarray(1j * np.asarray(omega, float), complex))
+        """Return L(jω), with the alias terms from above half the sampling frequency."""
+        return frequency_response.loop(
+            self.terms, np.asarray(1j * np.asarray(omega, float), complex)
+        )
 
     @cached_property
     def grid(self) -> Floats:
@@ -95,7 +105,7 @@ class Loop:
 
     @cached_property
     def margins(self) -> Margins:
-        """Of the loop as it is; of an unstable one, phase and gain are what it lacks, below 0."""
+        """The margins of the loop; those of an unstable one are what it lacks, below 0."""
         return margins.margins(self.terms, self.grid, self.stable)
 
     @cached_property
@@ -105,50 +115,154 @@ class Loop:
 
     @cached_property
     def stable(self) -> bool:
-        """Whether every root decays, by Nyquist's count: no root is approximated."""
+        """True if every root decays, by Nyquist's count: no root is approximated."""
         return margins.stable(self.terms)
+
+    def margin_near(self, near_db: float) -> tuple[float, bool]:
+        """Return the signed gain margin in dB, and True for a stable loop, near the edge.
+
+        near_db: the margin by `margins.count_columns`. It is exact for a law that acts both ways,
+        as the gain at which 1 + L is zero, so that only its sign is decided here.
+        """
+        size = abs(near_db)
+        if not self.terms.hybrid:
+            db = margins.gain_db(self.terms, self.grid, self.stable)
+            size = min(margins.MOST_DB, abs(db))
+        return (size if self.stable else -size), self.stable
 
     @cached_property
     def roots(self) -> Complexes:
         """Closed-loop roots in s, from right to left; of a sampled loop, ln z/T.
 
-        Of a sampled loop with a delay of a moderate number of intervals all of them; else the
-        rightmost ones.
+        A sampled loop with a delay of a moderate number of intervals has all of them, any other
+        loop the rightmost ones.
         """
-        return roots.roots(self.terms)
+        return closed_loop_poles.roots(self.terms)
 
     @property
     def settling_s(self) -> float:
         """Time in which the slowest root falls to 2 %, 4/|Re s|; inf where it does not."""
         if not self.stable:
             return math.inf
-        found = [float(root.real) for root in self.roots if root.real < 0]
-        return -4 / found[0] if found else math.nan
+        decays = (float(root.real) for root in self.roots if root.real < 0)
+        return -4 / next(decays, math.nan)
 
     def probability_step(self) -> float:
-        """The change of p that a tenth more flows ask for: p is as their square."""
+        """Return the change of p that a tenth more flows need, as p grows with their square."""
         return 0.2 * self.point.probability
 
     def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
-        """Deviation of the queue, in packets, after a tenth more flows have come: (t, q).
+        """Return (t, q): the deviation of the queue, in packets, after a tenth more flows.
 
         The flows act on TCP as the opposite change of the probability would. The response is that
         of the linear loop to that step, in small steps that hold its delay exactly.
         """
-        time_s, seen = time_response.step_response(
-            self.model,
-            self.terms,
-            self._before_average(),
-            self.probability_step(),
-            duration_s,
-            points,
-        )
+        plant, change = self._before_average(), self.probability_step()
+        time_s, queue = step_response(self.model, self.terms, plant, change, duration_s, points)
         time_s = time_s - self.model["age_s"]
-        return time_s[time_s >= 0], seen[time_s >= 0]
+        return time_s[time_s >= 0], queue[time_s >= 0]
 
     def _before_average(self) -> Terms:
-        """The plant without a law's average, which is the last of its poles."""
-        if gain.average_pole(self.model) is None:
+        """Return the plant without a law's average, which is the last of its poles."""
+        if frequency_response.average_pole(self.model) is None:
             return self.terms
         last = float(np.asarray(self.terms.poles[-1]).real)
         return replace(self.terms, gain=float(self.terms.gain) / last, poles=self.terms.poles[:-1])
+
+
+def count_loops(loops: Sequence[Loop]) -> list[tuple[float, bool]]:
+    """Return the gain margin in dB of each loop, and True for one that is stable."""
+    margin, stable = np.full(len(loops), np.nan), np.zeros(len(loops), bool)
+    shapes: dict[object, list[int]] = {}
+    for i, loop in enumerate(loops):
+        shapes.setdefault(frequency_response.shape(loop.terms), []).append(i)
+    for group in shapes.values():
+        columns = frequency_response.stacked([loops[i].terms for i in group])
+        margin[group], stable[group] = margins.count_columns(columns, len(group))
+    for i in map(int, np.flatnonzero(margins.is_near_edge(margin))):
+        margin[i], stable[i] = loops[i].margin_near(margin[i])
+    return list(zip(margin.tolist(), stable.tolist(), strict=True))
+
+
+def step_response(
+    model: LinearModel,
+    terms: Terms,
+    plant: Terms,
+    change: float,
+    duration_s: float,
+    points: int,
+) -> tuple[Floats, Floats]:
+    """Return time and deviation of the queue after a step at the plant's input.
+
+    Each mode of the plant is exact over steps with a held input. Where a stable loop would need
+    more than `MOST_STEPS` of them, the response is the inverse of its Laplace transform at
+    `points` times; an unstable one is shown as far as so many steps go.
+
+    A step of the probability's set-point acts at the plant's input, undelayed by it for the
+    reader's convenience: the answer starts at t = R. plant: of `terms`, without the law's average.
+    """
+    sampled = model["sampled"]
+    fine_s = duration_s / points
+    # What acts at once is held for a step, which has to be short beside the delay.
+    if sampled is None:
+        fine_s = min(fine_s, float(terms.shortest_s) / 20)
+    elif terms.hybrid:
+        fine_s = min(fine_s, float(terms.shortest_s) / 8)
+    # The law's samples fall on steps, and a delay is a whole number of them, and a rest.
+    per_sample = max(1, math.ceil(sampled[0] / fine_s)) if sampled else 1
+    dt = sampled[0] / per_sample if sampled else fine_s
+    steps = math.ceil(duration_s / dt)
+    if steps > MOST_STEPS:
+        if margins.stable(terms):
+            return _by_inversion(terms, plant, change, duration_s, points)
+        steps = MOST_STEPS
+    modes = []
+    for path in plant.paths:
+        whole, rest_s = frequency_response.whole_intervals(path.delay_s, dt)
+        for residue, pole in frequency_response.partial_fractions(path):
+            new, old = frequency_response.gammas(pole, dt, rest_s)
+            modes.append((np.exp(-pole * dt), residue * new, residue * old, int(whole)))
+    decays, news, olds, delays = zip(*modes, strict=True)
+    average = frequency_response.average_pole(model)
+    queue = _native.step_response(
+        np.array(decays, complex),
+        np.array(news, complex),
+        np.array(olds, complex),
+        delays,
+        smoothing=None if average is None else -math.expm1(-average * dt),
+        direct=model["direct"],
+        sampled=(per_sample, *sampled[1:]) if sampled else None,
+        change=change,
+        steps=steps,
+    )
+    return np.arange(steps + 1, dtype=float) * dt, queue
+
+
+def _by_inversion(
+    terms: Terms, plant: Terms, change: float, duration_s: float, points: int
+) -> tuple[Floats, Floats]:
+    """Return the step response as the inverse of its Laplace transform.
+
+    The method is Abate and Whitt's EULER ("Numerical inversion of Laplace transforms of probability
+    distributions", 1995): a Fourier series on a line to the right of all roots, whose partial sums
+    are averaged by binomial weights.
+    """
+    time_s = np.linspace(0.0, duration_s, points + 1)
+    queue = np.zeros(points + 1)
+    count = TERMS + AVERAGED
+    orders = np.arange(count + 1)
+    signs = np.where(orders % 2 == 0, 1.0, -1.0)
+    binomials = np.array([math.comb(AVERAGED, k) for k in range(AVERAGED + 1)]) / 2.0**AVERAGED
+    # Term k is in the partial sums from k on.
+    shares = np.ones(count + 1)
+    shares[TERMS + 1 :] = 1 - np.cumsum(binomials)[:-1]
+    shares[0] = 0.5
+    for start in range(1, points + 1, BATCH):
+        at = time_s[start : start + BATCH]
+        s = (ERROR_EXPONENT + 2j * math.pi * orders) / (2 * at[:, None])
+        flat = s.ravel()
+        moved = change / flat * frequency_response.plant(plant, flat)
+        moved = moved * frequency_response.sensitivity(terms, flat)
+        terms_of_sum = moved.reshape(s.shape).real * signs * shares
+        queue[start : start + BATCH] = math.exp(ERROR_EXPONENT / 2) / at * terms_of_sum.sum(axis=1)
+    return time_s, queue

@@ -21,7 +21,7 @@ import copy
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.control.designed_law import Design
 from forebay.control.plant import Equilibrium, Plant, Settling
 from forebay.control.plants import plant_on
 from forebay.scenario import python_laws
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from forebay._native import FlowModel, LinearModel, OperatingPoint
     from forebay.control.frequency_response import Terms
     from forebay.control.loaded_link import LoadedLink
-    from forebay.control.loop import Loop
     from forebay.scenario.python_laws import Prototype
 
 Floats = NDArray[np.float64]
@@ -60,7 +58,7 @@ SINES, PERIODS = 2048, (3, 17, 61, 203, 509, 907)
 
 
 @dataclass
-class QueueSeen:
+class SampledQueue:
     """A queue as the hook of a law sees it; its length need not be whole."""
 
     now_s: float
@@ -94,7 +92,7 @@ class Bench:
             If the hook raises, or returns no probability.
         """
         law.samples += 1
-        queue = QueueSeen(
+        queue = SampledQueue(
             now_s=law.samples * self.interval_s,
             packets=queue_pkts,
             bytes=queue_pkts * self.link.packet_bytes,
@@ -130,10 +128,10 @@ class DrivenLaw:
         return copy.deepcopy(self)
 
 
-def design(
+def measure(
     law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
-) -> Design:
-    """Return a Python law with its parameters on a link, with its measured loop.
+) -> tuple[str, str, list[tuple[str, str]], list[str], Equilibrium]:
+    """Return a Python law's name, its name in scenarios, its parameters, notes and equilibrium.
 
     Raises
     ------
@@ -141,21 +139,9 @@ def design(
         If the law cannot be read, or has no linear model there.
     """
     bench, driven, params = _read(law, link, settings, target)
-    plant = _flows_on(link)
-    operating_point, notes = equilibrium(bench, driven, plant)
-    if target is None:
-        link = replace(link, target_pkts=operating_point.model["queue_pkts"])
-    return MeasuredDesign(
-        bench.name,
-        link,
-        {},
-        params,
-        notes,
-        operating_point.point,
-        plant.loop(operating_point),
-        senders=plant.mixed_senders(operating_point),
-        named=_absolute(law) if isinstance(law, str) else bench.name,
-    )
+    operating_point, notes = equilibrium(bench, driven, flows_on(link))
+    source = _absolute(law) if isinstance(law, str) else bench.name
+    return bench.name, source, params, notes, operating_point
 
 
 def _read(
@@ -168,7 +154,7 @@ def _read(
     if target is not None and any(param.name == "target" for param in described.params):
         settings = {"target": target, **settings}
     values, params = _values(described, settings)
-    driven = DrivenLaw(_made(prototype, values))
+    driven = DrivenLaw(_instance(prototype, values))
     bench = Bench(described.label, link, _interval_s(described.label, driven.law))
     return bench, driven, params
 
@@ -205,14 +191,14 @@ class MeasuredPlant(Plant):
         return settled
 
 
-def _flows_on(link: LoadedLink) -> Plant:
+def flows_on(link: LoadedLink) -> Plant:
     """Return the plant of a link for its flows alone, whose law is not asked."""
     return plant_on(link, registries.baseline()["name"], [])
 
 
 def plant_of(link: LoadedLink, model: LinearModel) -> MeasuredPlant:
     """Return the plant of a link under a law with this measured model."""
-    return MeasuredPlant(_flows_on(link), link, model)
+    return MeasuredPlant(flows_on(link), link, model)
 
 
 def common_model(
@@ -237,7 +223,7 @@ def common_model(
         for number in flows:
             bench, driven, _ = _read(law, link.with_load(number, rtt_s), settings, None)
             try:
-                operating_point, _ = equilibrium(bench, driven, _flows_on(bench.link))
+                operating_point, _ = equilibrium(bench, driven, flows_on(bench.link))
             except ScenarioError as error:
                 refusals.append(error)
             else:
@@ -273,34 +259,6 @@ def _absolute(kind: str) -> str:
     """Return FILE.py:NAME with the file's whole path, which means the same from every folder."""
     path, _, name = kind.rpartition(":")
     return f"{Path(path).resolve()}:{name}"
-
-
-@dataclass(frozen=True)
-class MeasuredDesign(Design):
-    """A law in Python with its parameters as they are, on its link.
-
-    named: the law as a scenario names it.
-    """
-
-    named: str = ""
-
-    @property
-    def kind(self) -> str:
-        return self.named
-
-    @property
-    def modelled_elsewhere(self) -> bool:
-        """False: the model was measured at this load."""
-        return False
-
-    @property
-    def sawtooth(self) -> Loop | None:
-        """None: the law has one measured model, at the equilibrium of the published plant."""
-        return None
-
-    def commands(self) -> list[str]:
-        """Return the command line that runs the file of `toml`."""
-        return [f"forebay run {self.law}.toml"]
 
 
 def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium, list[str]]:
@@ -466,12 +424,12 @@ def _impulse_response(bench: Bench, rest: DrivenLaw, queue_pkts: float) -> Float
             queues[0] += way * size_pkts
             moved.append(bench.samples(rest.copied(), queues))
         up, down = moved
-        swing = float(np.abs(up - down).max())
-        if swing == 0:
+        difference = float(np.abs(up - down).max())
+        if difference == 0:
             continue
-        if float(np.abs(up + down - 2 * middle).max()) <= TOLERANCE * swing:
+        if float(np.abs(up + down - 2 * middle).max()) <= TOLERANCE * difference:
             return np.asarray((up - down) / (2 * size_pkts), float)
-    if swing == 0:
+    if difference == 0:
         return np.zeros(RESPONSE)
     raise _refused(bench, "it does not answer a small rise of its queue as it answers a small fall")
 
@@ -571,7 +529,7 @@ def _value(label: str, param: python_laws.Parameter, value: Any) -> Any:
         raise ScenarioError(f"{label}.{param.name}: {value!r} is not a number") from None
 
 
-def _made(prototype: Prototype, values: dict[str, Any]) -> Any:
+def _instance(prototype: Prototype, values: dict[str, Any]) -> Any:
     """Return a law with these parameters and its random generator."""
     label = getattr(prototype, "__name__", type(prototype).__name__)
     try:

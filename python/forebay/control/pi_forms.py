@@ -1,10 +1,10 @@
-"""Laws that are a PI of the queue, by whatever names they call their gains.
+"""Laws that are a PI of the queue, whatever the names of their gains.
 
 A PI moves its probability by p(k) = p(k−1) + a·e(k) − b·e(k−1) at every sample, with the error e of
 the queue. Laws write a and b in other ways, measure the delay instead of the queue, sample it late,
-and scale what they do by the link or by the probability itself. All that stands in their linear
-models: numerator = F(z)·(a − b·z⁻¹) over 1 − z⁻¹, with a path F that the gains do not change. So
-one set of gains over F·G stands for each of these laws.
+and scale their output by the link or by the probability itself. Their linear models include all of
+this: numerator = F(z)·(a − b·z⁻¹) over 1 − z⁻¹, with a path F that the gains do not change. So one
+set of gains over F·G represents each of these laws.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ROUNDING = 1e-7
 
 @dataclass(frozen=True)
 class PiForm:
-    """How a law writes its gains.
+    """The parameters in which a law writes its gains.
 
-    names: of the two parameters. values: of them from a and b. apart: whether the integral is a
-        parameter of its own, and not the small difference of two. of_delay: whether the error is a
+    names: of the two parameters. values: of them from a and b. apart: True if the integral is a
+        parameter of its own, and not the small difference of two. of_delay: True if the error is a
         delay in s, and not a queue in packets.
     """
 
@@ -66,16 +66,20 @@ class PiLaw:
     keys: tuple[str, str]
 
     def params(self, a: float, b: float) -> tuple[tuple[str, float], ...] | None:
-        """Both parameters; None for gains that they cannot have."""
+        """Return both parameters; None for gains that they cannot have."""
         if not 0 < b < a:
             return None
-        found = self.form.values(a, b)
-        if any(not 0 <= value <= most for value, most in zip(found, self.limits, strict=True)):
+        values = self.form.values(a, b)
+        if any(not 0 <= value <= most for value, most in zip(values, self.limits, strict=True)):
             return None
-        return tuple(zip(self.form.names, found, strict=True))
+        return tuple(zip(self.form.names, values, strict=True))
+
+    def texts(self, a: float, b: float) -> list[tuple[str, str]]:
+        """Return both parameters as texts; none for gains that they cannot have."""
+        return [(name, self.text(value, a, b)) for name, value in self.params(a, b) or ()]
 
     def text(self, value: float, a: float, b: float) -> str:
-        """A parameter with six digits of the integral."""
+        """Return a parameter as a text with six digits of the integral."""
         if self.form.apart:
             return f"{value:.6g}"
         smaller = min(max(math.ceil(math.log10(a / (a - b))), 0), 9)
@@ -84,7 +88,7 @@ class PiLaw:
 
 @cache
 def pi_law(law: str) -> PiLaw | None:
-    """The form of a law that is a PI of the queue; None for any other."""
+    """Return the form of a law that is a PI of the queue; None for any other."""
     entry = registries.laws().get(law)
     if entry is None or entry["set_point"] is None:
         return None
@@ -92,59 +96,56 @@ def pi_law(law: str) -> PiLaw | None:
     for form in FORMS:
         if not {*form.names, "interval", entry["set_point"]} <= set(limits):
             continue
-        most = tuple(_most(limits[name]) for name in form.names)
-        found = PiLaw(
-            law, form, (most[0], most[1]), _seconds(entry, "interval"),
-            (entry["set_point"], "interval"),
-        )  # fmt: skip
-        if _is_pi(found):
-            return found
+        first, second = (_most(limits[name]) for name in form.names)
+        keys = entry["set_point"], "interval"
+        pi = PiLaw(law, form, (first, second), _seconds(entry, "interval"), keys)
+        if _is_pi(pi):
+            return pi
     return None
 
 
 def pi_laws() -> list[str]:
-    """The laws that are a PI."""
+    """Return the laws that are a PI."""
     return [law for law in registries.laws() if pi_law(law) is not None]
 
 
 def of_delay(law: str) -> bool:
-    """Whether the gains of a law that is a PI are per second of delay."""
-    found = pi_law(law)
-    return found is not None and found.form.of_delay
+    """Return True if the gains of a law that is a PI are per second of delay."""
+    pi = pi_law(law)
+    return pi is not None and pi.form.of_delay
 
 
 def law_path(model: LinearModel, a: float, b: float) -> Floats | None:
-    """F in powers of z⁻¹, of a law with these gains; None where it is no PI of the queue."""
+    """Return F in powers of z⁻¹, for a law with these gains; None if it is no PI of the queue."""
     integrator = _integrator(model)
     if integrator is None:
         return None
     _, numerator = integrator
     # From the lowest power on, as z⁻¹ = 0 is no root of a − b·z⁻¹.
-    left, found = np.array(numerator, float), []
-    for i in range(len(left) - 1):
-        found.append(left[i] / a)
-        left[i : i + 2] -= found[-1] * np.array([a, -b])
-    if not found or abs(left[-1]) > ROUNDING * np.abs(numerator).max():
+    remainder, path = np.array(numerator, float), []
+    for i in range(len(remainder) - 1):
+        path.append(remainder[i] / a)
+        remainder[i : i + 2] -= path[-1] * np.array([a, -b])
+    if not path or abs(remainder[-1]) > ROUNDING * np.abs(numerator).max():
         return None
-    return np.array(found)
+    return np.array(path)
 
 
 def integrates_differently(models: Sequence[LinearModel]) -> bool:
-    """Whether a law that is a PI at each of several places has other gains at some of them, with
-    the same parameters: it schedules its gains."""
-    gains = [integral(model) for model in models]
-    known = [one for one in gains if one is not None]
-    return len(known) == len(gains) > 0 and max(known) > 1.05 * min(known)
+    """Return True if a PI schedules its gains: they differ between operating points."""
+    integrals = [integral(model) for model in models]
+    numbers = [k_i for k_i in integrals if k_i is not None]
+    return len(numbers) == len(integrals) > 0 and max(numbers) > 1.05 * min(numbers)
 
 
 def integral(model: LinearModel) -> float | None:
-    """K_i in 1/(packet s) of a law that is sampled and integrates, and acts in no other way."""
-    found = _integrator(model)
-    return None if found is None else float(sum(found[1])) / found[0]
+    """Return K_i in 1/(packet s) of a law that is sampled and integrates, and does nothing else."""
+    integrator = _integrator(model)
+    return None if integrator is None else float(sum(integrator[1])) / integrator[0]
 
 
 def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
-    """Sampling interval and numerator over 1 − z⁻¹, of a law that acts in no other way."""
+    """Return the interval and the numerator over 1 − z⁻¹, of a law that only integrates."""
     sampled = model["sampled"]
     if sampled is None or model["average"] is not None or model["direct"] != 0:
         return None
@@ -155,9 +156,11 @@ def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
 
 
 def _is_pi(law: PiLaw) -> bool:
-    """By its model on a link of 10 Mbit/s: the same path with whatever gains, and a rest that they
-    do not move."""
-    found = []
+    """Return True if a law's path and equilibrium queue are the same with any gains.
+
+    It is tried on a link of 10 Mbit/s.
+    """
+    paths = []
     for a, b in ((2e-3, 1.9e-3), (5e-3, 2e-3)):
         params = law.params(a, b)
         if params is None:
@@ -166,13 +169,13 @@ def _is_pi(law: PiLaw) -> bool:
         rest = model.operate(10.0, 0.1)
         if rest is None:
             return False
-        one = law_path(rest[1], a, b)
-        if one is None:
+        path = law_path(rest[1], a, b)
+        if path is None:
             return False
-        found.append((rest[1]["queue_pkts"], one))
-    (queue, first), (other, second) = found
+        paths.append((rest[1]["queue_pkts"], path))
+    (queue, first), (other_queue, second) = paths
     return (
-        abs(queue - other) <= ROUNDING * queue
+        abs(queue - other_queue) <= ROUNDING * queue
         and len(first) == len(second)
         and bool(np.allclose(first, second, rtol=ROUNDING))
     )

@@ -1,25 +1,27 @@
-"""What designs, maps and searches ask of any plant: where flows settle under a law, and their loop.
+"""The plant that a law controls: flows on a link, their equilibria under a law, and their loops.
 
-Four are one: `published` has flows of Reno with one RTT, `coupled_classes` flows of L4S beside
-them, `mixed_senders` any senders and RTTs, `ack_clocking` Reno with ACKs as the clock.
+Designs, maps and searches use any of four plants in the same way. `PublishedPlant` has flows of
+Reno with one RTT, `AckClockedPlant` (`ack_clocking`) such flows with ACKs as their clock,
+`MixedPlant` (`plants`) flows of several senders and RTTs, and `CoupledPlant` (`plants`) classic
+flows with flows of L4S. `plants.plant_on` chooses the plant of a link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay._native import FlowModel, LawModel
 from forebay.control import frequency_response
 from forebay.control.frequency_response import Terms
 from forebay.control.loop import Loop
 
 if TYPE_CHECKING:
     from forebay._native import FlowModel, LawModel, LinearModel, OperatingPoint
-    from forebay.control.class_equilibria import CoupledEquilibrium, MixedEquilibrium
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -35,21 +37,89 @@ REASONS = {
 
 
 class Equilibrium(NamedTuple):
-    """Where flows rest under a law: the point of as many flows of Reno as need the same
-    probability, and the law's linear model there."""
+    """The equilibrium of flows under a law.
+
+    point: that of as many flows of Reno as need the same probability. model: the law's, there.
+    """
 
     point: OperatingPoint
     model: LinearModel
 
 
 class Settling(NamedTuple):
-    """How flows settle, as `FlowModel.settle` has it: "linear" where they have an equilibrium; the
-    queue and probability, None for what does not apply; and the equilibrium."""
+    """The outcome of a search for the equilibrium, as `FlowModel.settle` reports it.
+
+    how: "linear" where there is an equilibrium. queue_pkts, probability: None if they do not apply.
+    """
 
     how: str
     queue_pkts: float | None
     probability: float | None
     equilibrium: Equilibrium | None
+
+
+@dataclass(frozen=True)
+class CoupledClass:
+    """Classic or L4S flows at equilibrium: window and rate of a flow; rtt_s includes queueing."""
+
+    flows: float
+    window_pkts: float
+    rtt_s: float
+    probability: float
+    rate_pkts_per_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate_pkts_per_s", self.window_pkts / self.rtt_s)
+
+
+@dataclass(frozen=True)
+class CoupledEquilibrium:
+    """The equilibrium of classic and L4S flows. root: p'. coupling: k. queue_pkts: both queues."""
+
+    root: float
+    coupling: float
+    classic: CoupledClass
+    l4s: CoupledClass
+    queue_pkts: float
+
+    @property
+    def ratio(self) -> float:
+        """Rate of an L4S flow over that of a classic one; √2/k·R_C/R_L."""
+        return self.l4s.rate_pkts_per_s / self.classic.rate_pkts_per_s
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "p_root": self.root,
+            "coupling": self.coupling,
+            "rate_ratio": self.ratio,
+            "classic": asdict(self.classic),
+            "l4s": asdict(self.l4s),
+        }
+
+
+@dataclass(frozen=True)
+class ClassEquilibrium:
+    """One class of flows at equilibrium: window and rate of a flow."""
+
+    tcp: str
+    flows: float
+    propagation_s: float
+    rtt_s: float
+    window_pkts: float
+    rate_pkts_per_s: float
+    region: str | None
+
+
+@dataclass(frozen=True)
+class MixedEquilibrium:
+    """The equilibrium of several classes of flows."""
+
+    probability: float
+    queue_pkts: float
+    classes: tuple[ClassEquilibrium, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"probability": self.probability, "flows": [asdict(c) for c in self.classes]}
 
 
 @dataclass(frozen=True)
@@ -62,75 +132,85 @@ class LoadLine:
 
 
 class Plant:
-    """Flows on a link with a law. A kind of flows says how they answer (`flow_model`), and where
-    their loop is not that of Reno as published, its `terms`."""
+    """Flows on a link with a law.
+
+    A subclass has the response of its flows (`flow_model`), and `terms` where the loop is not that
+    of Reno as published.
+    """
 
     law: LawModel
 
     @property
     def flow_model(self) -> FlowModel:
-        """How the flows answer the law."""
+        """The response of the flows to the law's signals."""
         raise NotImplementedError
 
     @property
     def published(self) -> bool:
-        """Whether the flows are those of which design rules know: Reno's with one RTT, and flows of
-        L4S in the place of some."""
+        """True if design rules know such flows: Reno's with one RTT, and flows of L4S."""
         return True
 
     def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float) -> float:
-        """How many flows of Reno need the probability of these with this queue."""
+        """Return the number of flows of Reno that need the same probability with this queue."""
         capacity = self.law.capacity_pkts_per_s
         return self.flow_model.operating_point(flows, propagation_s, queue_pkts, capacity).flows
 
     def settle(self, flows: float, propagation_s: float) -> Settling:
-        """How the flows settle, or why they do not."""
+        """Return the equilibrium of the flows, or the reason why they have none."""
         return self._settle_all([flows], propagation_s)[0]
 
     def _settle_all(self, flows: Sequence[float], propagation_s: float) -> list[Settling]:
         return [
-            Settling(how, queue_pkts, p, self._equilibrium(*there) if there else None)
-            for how, queue_pkts, p, there in self.flow_model.settle(self.law, flows, propagation_s)
+            Settling(how, queue_pkts, p, Equilibrium(*cell) if cell else None)
+            for how, queue_pkts, p, cell in self.flow_model.settle(self.law, flows, propagation_s)
         ]
 
-    def _equilibrium(self, point: OperatingPoint, model: LinearModel) -> Equilibrium:
-        """Of what the law has there."""
-        return Equilibrium(point, model)
-
     def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        """Where the flows settle; None where they do not."""
+        """Return the equilibrium of the flows; None if they have none."""
         return self.settle(flows, propagation_s).equilibrium
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
-        """The loops at equilibria of one kind, as columns."""
+        """Return the loops at equilibria of one kind as columns."""
         return frequency_response.terms(equilibria)
 
     def loop(self, equilibrium: Equilibrium) -> Loop:
-        """The loop there."""
+        """Return the loop at an equilibrium."""
         return Loop(*equilibrium, self.terms([equilibrium]))
 
     def loop_at(self, flows: float, propagation_s: float) -> Loop | None:
-        """The loop where the flows settle; None where they do not."""
-        there = self.equilibrium(flows, propagation_s)
-        return None if there is None else self.loop(there)
+        """Return the loop at the equilibrium of the flows; None if they have none."""
+        equilibrium = self.equilibrium(flows, propagation_s)
+        return None if equilibrium is None else self.loop(equilibrium)
 
     def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        """The loops of several numbers of flows."""
+        """Return the loops of several numbers of flows."""
         settled = self._settle_all(flows.tolist(), propagation_s)
         kinds: dict[Hashable, list[int]] = {}
-        for i, (*_, there) in enumerate(settled):
-            if there is not None:
-                kinds.setdefault(frequency_response.kind(there.model), []).append(i)
+        for i, settling in enumerate(settled):
+            if settling.equilibrium is not None:
+                kind = frequency_response.kind(settling.equilibrium.model)
+                kinds.setdefault(kind, []).append(i)
         loops = [
-            (np.array(loads), self.terms([there for i in loads if (there := settled[i][3])]))
+            (np.array(loads), self.terms([e for i in loads if (e := settled[i].equilibrium)]))
             for loads in kinds.values()
         ]
-        return LoadLine([each.how for each in settled], loops)
+        return LoadLine([settling.how for settling in settled], loops)
 
     def coupled_classes(self, _equilibrium: Equilibrium) -> CoupledEquilibrium | None:
-        """Classic and L4S flows at rest, where there are both."""
+        """Return the equilibrium of classic and L4S flows; None unless there are both."""
         return None
 
     def mixed_senders(self, _equilibrium: Equilibrium) -> MixedEquilibrium | None:
-        """All classes of flows at rest, where they are not Reno's with one RTT."""
+        """Return the equilibrium of all classes of flows; None if they are Reno's with one RTT."""
         return None
+
+
+@dataclass(frozen=True)
+class PublishedPlant(Plant):
+    """Flows of Reno with one RTT under a law, as published (Hollot et al. 2002; pi-pd eq. 1)."""
+
+    law: LawModel
+
+    @property
+    def flow_model(self) -> FlowModel:
+        return FlowModel.reno()

@@ -1,34 +1,446 @@
-"""The plant that a link's flows are: Reno's as published, classic and L4S flows, or a mix."""
+"""Plants of flows with several senders and RTTs, of classic and L4S flows, and of any link.
+
+A class has N flows with windows W(p, R), R = T + q/C of its own T, and all classes see one p. At
+equilibrium Σ N·W/R = C, which for a queue q has one p, as each W falls with p; and the law has that
+p at that q (`MixedFlows` in crates/forebay-core/src/equilibrium.rs). A law knows p by the flows of
+Reno that need it: it is asked at N = RC·√(p/2) of them. Around that point, with x of each window's
+motion (`forebay.control.senders`),
+
+q' = Σ (N/R)·δW − (Σ N·W/R²)/C·q, x' = a·x + b·δp(t − R) + e·q/C
+
+is one system of which every class has a path, with its own delay and the poles of all. For a class
+with ACKs as its clock, N·δW' enters the queue, too.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from forebay._native import ScenarioError
+import numpy as np
+from numpy.typing import NDArray
+
+import forebay._native as _native
+from forebay._native import FlowModel, ScenarioError
+from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
-from forebay.control.coupled_classes import CoupledPlant
+from forebay.control.frequency_response import Number, Terms
 from forebay.control.loaded_link import LoadedLink
-from forebay.control.mixed_senders import MixedPlant
-from forebay.control.plant import Plant
-from forebay.control.published_plant import PublishedPlant
+from forebay.control.loop import Loop
+from forebay.control.plant import (
+    ClassEquilibrium,
+    CoupledClass,
+    CoupledEquilibrium,
+    Equilibrium,
+    Floats,
+    MixedEquilibrium,
+    Plant,
+    PublishedPlant,
+)
+from forebay.control.senders import SENDERS, Sender
+from forebay.scenario.builder import Group
 
-#: How flows are described: by the published plant, or by that of `ack_clocking`.
+if TYPE_CHECKING:
+    from typing import Self
+
+    from forebay._native import LawModel, LinearModel
+
+#: Descriptions of the flows: the published plant, or that of `ack_clocking`.
 WINDOWS = ("published", "sawtooth")
+#: The queue in which all packets wait in one line.
+ONE_LINE = "fifo"
+#: Share of the largest mode below which one is rounding.
+NOTHING = 1e-13
+#: Eigenvectors nearer to each other than this are moved apart by a relative `MOVED`.
+ALIGNED, MOVED = 1e8, 3e-7
+
+
+class MixedLoop(Loop):
+    """The loop of several senders, or of one that is not Reno."""
+
+    def __init__(self, plant: MixedPlant, equilibrium: Equilibrium, terms: Terms) -> None:
+        super().__init__(*equilibrium, terms)
+        self.plant = plant
+        self.equilibrium = equilibrium
+
+    @cached_property
+    def to_queue(self) -> Terms:
+        if self.model["average"] is None:
+            return self.terms
+        bare: LinearModel = {**self.model, "average": None}
+        return self.plant.terms([Equilibrium(self.point, bare)])
+
+    def _before_average(self) -> Terms:
+        return self.to_queue
+
+    @property
+    def signal_paths(self) -> list[tuple[Terms, float]]:
+        classes = self.plant.classes
+        if self.to_queue.parallel is None or any(group.coupling is not None for group in classes):
+            return super().signal_paths
+        rests = self.plant.rests(self.equilibrium).classes
+        rates: dict[float, float] = {}
+        for rest, group in zip(rests, classes, strict=True):
+            rates[group.ratio] = rates.get(group.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
+        # The longest RTT is first, as in `MixedPlant.terms`.
+        shares = [rates[ratio] / self.point.capacity_pkts_per_s for ratio in sorted(rates)[::-1]]
+        paths = (replace(path, parallel=None) for path in self.to_queue.paths)
+        return list(zip(paths, shares, strict=True))
+
+    @property
+    def window_pkts(self) -> float:
+        """The window of the first class; the point is that of flows of Reno with the same p."""
+        return self.plant.rests(self.equilibrium).classes[0].window_pkts
+
+    def probability_step(self) -> float:
+        """The change of p that a tenth more flows need at this queue."""
+        point, plant = self.point, self.plant
+        age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
+        rests = plant.rests(self.equilibrium).classes
+        flows = sum(
+            rest.flows - group.fixed_flows for rest, group in zip(rests, plant.classes, strict=True)
+        )
+        more = plant.flow_model.operating_point(
+            1.1 * flows,
+            point.rtt_s - age_s,
+            self.model["queue_pkts"],
+            point.capacity_pkts_per_s,
+        )
+        return more.probability - point.probability
+
+
+@dataclass(frozen=True)
+class FlowClass:
+    """A class of flows of the plant.
+
+    share: of the number of flows that is asked of the plant; fixed_flows: and so many besides.
+    ratio: of its RTT without a queue to the mean. coupling: k of flows of L4S, which are marked
+    with k·√p; None of others. waits: whether its packets wait in the queue that the law sees.
+    """
+
+    sender: Sender
+    share: float
+    ratio: float
+    fixed_flows: float = 0.0
+    coupling: float | None = None
+    waits: bool = True
+
+    def probability(self, p: Floats) -> Floats:
+        """Return the probability of a signal to this class, for the law's p."""
+        return p if self.coupling is None else np.asarray(self.coupling * np.sqrt(p))
+
+    def slope(self, p: Floats) -> Floats:
+        """Return the derivative of `probability` by p."""
+        return np.ones_like(p) if self.coupling is None else self.coupling / (2 * np.sqrt(p))
+
+
+@dataclass(frozen=True)
+class MixedPlant(Plant):
+    """A law on a link with these classes, scaled to any number of flows and any mean RTT."""
+
+    law: LawModel
+    link: LoadedLink
+    classes: tuple[FlowClass, ...]
+
+    @classmethod
+    def on_link(cls, link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> Self:
+        """Return the plant of a link's flows under a law.
+
+        Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a law
+        that treats them apart.
+        """
+        model = link.model(law, params)
+        groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
+        if model.coupling is not None and any(SENDERS[group.tcp].ecn == "l4s" for group in groups):
+            raise ScenarioError(
+                f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
+                "allowed: --l4s-flows for these"
+            )
+        mean_s = link.rtt_s if len(groups) > 1 else groups[0].rtt_s
+        total = sum(group.flows for group in groups)
+        classes = [
+            FlowClass(SENDERS[group.tcp], group.flows / total, group.rtt_s / mean_s)
+            for group in groups
+        ]
+        if link.l4s_flows:
+            coupling, apart = check_coupled(link, law, model)
+            l4s = FlowClass(SENDERS["dctcp"], 0.0, 1.0, link.l4s_flows, coupling, not apart)
+            classes.append(l4s)
+        return cls(model, link, tuple(classes))
+
+    # --- the equilibrium ----------------------------------------------------------------------
+
+    @property
+    def flow_model(self) -> FlowModel:
+        plain = [group for group in self.classes if group.coupling is None]
+        l4s = [
+            (group.fixed_flows, group.coupling, not group.waits)
+            for group in self.classes
+            if group.coupling is not None
+        ]
+        return FlowModel.mixed(
+            [group.sender.name for group in plain],
+            [group.share for group in plain],
+            [group.ratio for group in plain],
+            l4s[0] if l4s else None,
+        )
+
+    @property
+    def published(self) -> bool:
+        return False
+
+    def _rtts_s(self, equilibria: Sequence[Equilibrium], group: FlowClass) -> Floats:
+        ages_s = np.array(
+            [model["queue_pkts"] / point.capacity_pkts_per_s for point, model in equilibria]
+        )
+        rtts_s = np.array([point.rtt_s for point, _ in equilibria])
+        return np.asarray(group.ratio * (rtts_s - ages_s) + group.waits * ages_s)
+
+    def _at_rest(self, equilibria: Sequence[Equilibrium]) -> list[tuple[Floats, Floats, Floats]]:
+        """Return the number of flows, the window and the round trip of each class."""
+        p = np.array([point.probability for point, _ in equilibria])
+        capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
+        shared, fixed, windows = np.zeros(len(p)), np.zeros(len(p)), []
+        for group in self.classes:
+            rtt_s = self._rtts_s(equilibria, group)
+            window = group.sender.window(group.probability(p), rtt_s)
+            shared = shared + group.share * (window / rtt_s)
+            fixed = fixed + group.fixed_flows * (window / rtt_s)
+            windows.append((window, rtt_s))
+        flows = (capacity - fixed) / shared
+        counts = [group.share * flows + group.fixed_flows for group in self.classes]
+        return [(count, *window) for count, window in zip(counts, windows, strict=True)]
+
+    def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
+        return self.rests(equilibrium)
+
+    def rests(self, equilibrium: Equilibrium) -> MixedEquilibrium:
+        """Return the equilibrium of all classes."""
+        point, model = equilibrium
+        age_s = model["queue_pkts"] / point.capacity_pkts_per_s
+        classes = []
+        rests = self._at_rest([equilibrium])
+        for group, (flows, windows, rtts_s) in zip(self.classes, rests, strict=True):
+            window, rtt_s = float(windows[0]), float(rtts_s[0])
+            p = float(group.probability(np.array(point.probability)))
+            classes.append(
+                ClassEquilibrium(
+                    group.sender.name if group.coupling is None else "l4s",
+                    float(flows[0]),
+                    rtt_s - group.waits * age_s,
+                    rtt_s,
+                    window,
+                    window / rtt_s,
+                    group.sender.region(p, rtt_s),
+                )
+            )
+        return MixedEquilibrium(point.probability, model["queue_pkts"], tuple(classes))
+
+    # --- around it ----------------------------------------------------------------------------
+
+    def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
+        """Return a path for each RTT. The equilibria may be of links with other rates."""
+        built = frequency_response.terms(equilibria)
+        a, entries = self.system(equilibria)
+        ages_s = np.array([model["age_s"] for _, model in equilibria])
+        poles, vectors = np.linalg.eig(a)
+        if np.linalg.cond(vectors).max() > ALIGNED:
+            # Two equal poles have no fractions of their own.
+            moved = 1 + MOVED * np.arange(a.shape[-1])
+            a = a * np.where(np.eye(a.shape[-1]) > 0, moved, 1.0)
+            poles, vectors = np.linalg.eig(a)
+        left_vectors = np.linalg.inv(vectors)
+        # The queue, or its average, is the last state.
+        observed = vectors[:, -1, :]
+        # The sign of L is that of a law's gain: more signals, less queue.
+        shares = {
+            path: -observed * np.einsum("nij,nj->ni", left_vectors, b)
+            for path, b in entries.items()
+        }
+        columns = list(range(a.shape[-1]))
+        if len(equilibria) == 1:
+            # Modes that no signal moves, or that the queue does not show.
+            size = np.max([np.abs(share[0]) for share in shares.values()], 0)
+            columns = [k for k in columns if size[k] > NOTHING * size.max()]
+        chain: Terms | None = None
+        # The longest RTT is first in the chain, so that it is built last.
+        for (ratio, waits), share in sorted(shares.items()):
+            group = FlowClass(SENDERS["reno"], 0.0, ratio, waits=waits)
+            # An L4S packet with a queue of its own takes the link from the head at once.
+            late_s = self._rtts_s(equilibria, group) + waits * ages_s
+            chain = replace(
+                built,
+                gain=1.0,
+                delay_s=frequency_response.column(late_s),
+                poles=tuple(_column(-poles[:, k]) for k in columns),
+                residues=tuple(_column(share[:, k]) for k in columns),
+                parallel=chain,
+            )
+        assert chain is not None
+        return chain
+
+    def system(
+        self, equilibria: Sequence[Equilibrium]
+    ) -> tuple[Floats, dict[tuple[float, bool], Floats]]:
+        """Return the matrix of all windows, the queue and its average, and the entries of p.
+
+        The entries are by the ratio of the RTT, and by True if packets wait. The queue is the one
+        that the law sees, as the packets that the link sends while its head waits.
+        """
+        p = np.array([point.probability for point, _ in equilibria])
+        capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
+        rests = self._at_rest(equilibria)
+        averages = [frequency_response.average_pole(model) for _, model in equilibria]
+        # What flows with a queue of their own leave of the link to that of the law.
+        ahead = sum(
+            flows * window / rtt_s
+            for group, (flows, window, rtt_s) in zip(self.classes, rests, strict=True)
+            if not group.waits
+        )
+        scale = capacity / (capacity - ahead)
+        motions = [
+            group.sender.motion(group.probability(p), rtt_s)
+            for group, (_, _, rtt_s) in zip(self.classes, rests, strict=True)
+        ]
+        sizes = [motion.b.shape[-1] for motion in motions]
+        at_q = sum(sizes)
+        size = at_q + 1 + (averages[0] is not None)
+        a = np.zeros((len(p), size, size))
+        entries: dict[tuple[float, bool], Floats] = {}
+        at = 0
+        for motion, group, (flows, window, rtt_s), k in zip(
+            motions, self.classes, rests, sizes, strict=True
+        ):
+            block = slice(at, at + k)
+            # Of the round trip by the queue.
+            wait = group.waits / capacity
+            a[:, block, block] = motion.a
+            a[:, block, at_q] = motion.e * wait[:, None]
+            a[:, at_q, block] = (scale * flows / rtt_s)[:, None] * motion.c
+            a[:, at_q, at_q] -= scale * flows * window / rtt_s**2 * wait
+            clocked = (scale * motion.clocked * flows)[:, None] * motion.c
+            a[:, at_q, block] += np.einsum("ni,nij->nj", clocked, motion.a)
+            a[:, at_q, at_q] += np.einsum("ni,ni->n", clocked, motion.e) * wait
+            entry = entries.setdefault((group.ratio, group.waits), np.zeros((len(p), size)))
+            by_p = motion.b * group.slope(p)[:, None]
+            entry[:, block] += by_p
+            entry[:, at_q] += np.einsum("ni,ni->n", clocked, by_p)
+            at += k
+        if averages[0] is not None:
+            average = np.array(averages, float)
+            a[:, at_q + 1, at_q], a[:, at_q + 1, at_q + 1] = average, -average
+        return a, entries
+
+    def loop(self, equilibrium: Equilibrium) -> MixedLoop:
+        return MixedLoop(self, equilibrium, self.terms([equilibrium]))
+
+
+def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
+    """Return k of a coupled law, and True if flows of L4S have a queue of their own.
+
+    Raises `ScenarioError` for a law that is not coupled, or does not integrate.
+    """
+    if model.coupling is None:
+        names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
+            f"apart, allowed: 0, or one of {', '.join(names)}"
+        )
+    if model.coupling <= 0:
+        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+    point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
+    linear = model.linear(point)
+    if linear is not None and not linear["integrates"]:
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
+            "allowed: 0, or a gain that integrates"
+        )
+    queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
+    return model.coupling, queue != ONE_LINE
+
+
+def _column(values: NDArray[Any]) -> Number:
+    return frequency_response.complex_column(np.asarray(values, complex))
+
+
+class DelayLoop(MixedLoop):
+    """The loop of both classes through the delay of the head."""
+
+    held = "Queuing delay at the link's rate"
+    probability_step = Loop.probability_step
+
+
+@dataclass(frozen=True)
+class CoupledPlant(MixedPlant):
+    """Flows of Reno with one RTT, and flows of L4S, under one coupled law.
+
+    A PI controller of the classic queue's delay d has the output p'. A classic packet is signalled
+    with p_C = p'², an L4S packet marked with p_L = k·p' (RFC 9332 section 2.1; De Schepper et al.,
+    CoNEXT 2016). At equilibrium the windows are W_C = √2/p' of Reno and W_L = 2/(k·p') of a
+    scalable sender, with N_C·W_C/R_C + N_L·W_L/R_L = C. An L4S flow thus counts as (√2/k)·R_C/R_L
+    flows of Reno, and the law has the operating point of that many. L4S packets have a queue of
+    their own that is next to empty: their RTT R_L includes no classic delay, and marks above the
+    step of that queue are not modelled.
+
+    Around that point, with C_C for the classic flows' share of the link and g for the gain of the
+    estimate α of the share of marks (RFC 8257 section 3.3):
+
+    W_C' = 1/R_C − W_C²/(2R_C)·p'(t − R_C)²
+    W_L' = 1/R_L − W_L·α/(2R_L), α' = (g/R_L)·(k·p'(t − R_L) − α)
+    d' = (N_C·W_C(t − d0)/(T_p + d) + N_L·W_L/R_L − C)/C_C
+
+    A classic packet counts in the head's delay once it is the head; an L4S packet takes the link
+    from the head at once.
+    """
+
+    @property
+    def published(self) -> bool:
+        return True
+
+    def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium:
+        point, model = equilibrium
+        (_, l4s), root = self.classes, math.sqrt(point.probability)
+        assert l4s.coupling is not None
+        classic, scalable = (
+            CoupledClass(rest.flows, rest.window_pkts, rest.rtt_s, p)
+            for rest, p in zip(
+                self.rests(equilibrium).classes,
+                (point.probability, l4s.coupling * root),
+                strict=True,
+            )
+        )
+        # A queue of their own is next to empty.
+        ahead = 0.0 if l4s.waits else scalable.flows * scalable.rate_pkts_per_s
+        queue_pkts = model["queue_pkts"] * (1 - ahead / point.capacity_pkts_per_s)
+        return CoupledEquilibrium(root, l4s.coupling, classic, scalable, queue_pkts)
+
+    def mixed_senders(self, _equilibrium: Equilibrium) -> None:
+        return None
+
+    def loop(self, equilibrium: Equilibrium) -> DelayLoop:
+        return DelayLoop(self, equilibrium, self.terms([equilibrium]))
 
 
 def plant_on(
     link: LoadedLink, law: str, params: Sequence[tuple[str, Any]], windows: str = WINDOWS[0]
 ) -> Plant:
-    """A law among the link's flows, with one of `WINDOWS`. Raises `ScenarioError` for a parameter
-    that is wrong, and for flows that the law or the windows do not suit."""
+    """Return the plant of a link's flows under a law, with one of `WINDOWS`.
+
+    Raises `ScenarioError` for a wrong parameter, and for flows that do not suit the law or the
+    windows.
+    """
     if windows not in WINDOWS:
         raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
-    other = "--tcp, or with several RTTs" if link.groups else ""
-    other = "--l4s-flows" if link.l4s_flows else other
+    conflict = "--tcp, or with several RTTs" if link.groups else ""
+    conflict = "--l4s-flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:
-        if other:
-            raise ScenarioError(f'--windows: found "{windows}" with {other}, allowed: {WINDOWS[0]}')
+        if conflict:
+            raise ScenarioError(
+                f'--windows: found "{windows}" with {conflict}, allowed: {WINDOWS[0]}'
+            )
         return AckClockedPlant(link.model(law, params))
     if link.groups:
         return MixedPlant.on_link(link, law, params)

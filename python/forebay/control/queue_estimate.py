@@ -1,4 +1,7 @@
-"""C, signals, R and N of a queue from its samples, with intervals of 95 %.
+"""Identification: C, signals, R, N and the loop gain of a queue from its samples.
+
+All have intervals of 95 %. `link_toml` writes the link for `forebay design --from`, and `read_link`
+reads it.
 
 C is what leaves while packets wait. R is the time after which a signal is answered: the arrivals
 per interval, as a function of the time since a signal that came by chance, drop at one round trip
@@ -12,16 +15,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.words import in_figures
-from forebay.control.counters import Floats
+from forebay._native import ScenarioError
 from forebay.control.loaded_link import PLAIN, modelled_senders
-from forebay.control.queue_records import QueueRecord
+from forebay.control.queue_records import Floats, QueueRecord
 from forebay.control.senders import SENDERS
 
 #: Blocks of the record, and draws from them.
@@ -82,7 +89,7 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class Identified:
-    """What the samples say.
+    """The numbers identified from the samples of a queue.
 
     rate_bps: of the link. packet_bytes: mean size of what leaves. loss, signals: dropped, and
     dropped or marked, per packet that comes. rtt_s: with the wait in the queue; propagation_s
@@ -118,7 +125,7 @@ class Identified:
 def identify(
     series: QueueRecord, propagation_s: float | None = None, tcp: str = PLAIN
 ) -> Identified:
-    """Everything that the samples of a queue say.
+    """Identify the link, the flows and the round trip from the samples of a queue.
 
     propagation_s: the round trip without the queue, where it is known: R need not be found then.
     tcp: the flows' sender, as `--tcp` of designs names it. Raises `ScenarioError` for another.
@@ -141,8 +148,8 @@ def identify(
                 "give --rtt"
             )
     elif rate.known:
-        wait, least, most = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
-        rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + most)
+        wait, least, longest = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
+        rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + longest)
     else:
         rtt = IntervalEstimate.unknown(f"the wait in the queue is not known: {rate.why}")
     propagation, window, flows = _derived(
@@ -172,7 +179,7 @@ def identify(
 
 
 def _busy(series: QueueRecord) -> Floats:
-    """1 for intervals at both ends of which packets wait."""
+    """Return 1 for intervals at both ends of which packets wait, else 0."""
     waits = series.queue_pkts > 0
     busy = np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
     # The row before the first of a part is of another time.
@@ -182,10 +189,10 @@ def _busy(series: QueueRecord) -> Floats:
 
 def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEstimate:
     if busy.sum() < FEWEST_BUSY:
-        most = 8 * series.sent_bytes.max() / series.interval_s
+        least_bps = 8 * series.sent_bytes.max() / series.interval_s
         return IntervalEstimate.unknown(
             f"the queue is hardly ever busy ({100 * busy.mean():.1f} % of the time); the link has "
-            f"at least {in_figures(most / 1e6, 4)} Mbit/s"
+            f"at least {in_figures(least_bps / 1e6, 4)} Mbit/s"
         )
     chosen = busy > 0
     # Between two samples that both find packets the queue may have run empty, unless it was as
@@ -205,7 +212,7 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
 
 
 def _mean(values: Floats) -> IntervalEstimate:
-    """With the interval of the means of blocks, which hold what one sample keeps of the last."""
+    """Return a mean with the interval of the means of blocks, as samples are correlated."""
     means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     half = NORMAL * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
     return IntervalEstimate.around(float(values.mean()), half)
@@ -255,7 +262,7 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
     by_chance, arrivals = chance(series), series.arrivals - series.arrivals.mean()
     blocks = _answers(by_chance, arrivals, lags)
     lag_s = np.asarray((np.arange(1, lags) + 0.5) * dt_s, float)
-    power = np.array([float((one**2).sum()) for one in np.array_split(by_chance, BLOCKS)])
+    power = np.array([float((block**2).sum()) for block in np.array_split(by_chance, BLOCKS)])
 
     def answer(weights: Floats) -> Floats:
         return np.asarray(np.cumsum((weights @ blocks)[1:] / (weights @ power)), float)
@@ -274,9 +281,9 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
     # The same draws on every call: an estimate is a function of the record.
     draws = np.random.default_rng(1).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
     ends = [
-        found[1]
+        fit[1]
         for weights in draws
-        if (found := _step(answer(weights.astype(float)), lag_s, 0.6 * rtt_s, 1.5 * rtt_s, 40))
+        if (fit := _step(answer(weights.astype(float)), lag_s, 0.6 * rtt_s, 1.5 * rtt_s, 40))
     ]
     low, high = np.percentile(ends, [2.5, 97.5])
     # A sample's width is not resolved.
@@ -293,40 +300,40 @@ def _answers(by_chance: Floats, arrivals: Floats, lags: int) -> Floats:
     edges = np.linspace(0, len(by_chance), BLOCKS + 1).astype(int)
     rows = []
     for start, end in itertools.pairwise(edges):
-        here = by_chance[start:end]
+        signals = by_chance[start:end]
         after = arrivals[start : min(end + lags, len(arrivals))]
-        size = 1 << (len(here) + len(after)).bit_length()
-        found = np.fft.irfft(np.fft.rfft(after, size) * np.fft.rfft(here, size).conj(), size)
-        rows.append(found[:lags])
+        size = 1 << (len(signals) + len(after)).bit_length()
+        products = np.fft.irfft(np.fft.rfft(after, size) * np.fft.rfft(signals, size).conj(), size)
+        rows.append(products[:lags])
     return np.array(rows)
 
 
 def _step(
-    answer: Floats, lag_s: Floats, low_s: float, high_s: float, tried: int = 240
+    answer: Floats, lag_s: Floats, low_s: float, high_s: float, count: int = 240
 ) -> tuple[float, float] | None:
     """The round trip R at which a smooth step down fits the answer best over [0, 1.6R]: how far it
     is off, as a share of the step, and R.
 
     The step is of ACK clocking: a cut window leaves a gap in what comes."""
     best: tuple[float, float] | None = None
-    for rtt_s in np.geomspace(low_s, high_s, tried):
+    for rtt_s in np.geomspace(low_s, high_s, count):
         rows = lag_s <= 1.6 * rtt_s
         if rows.sum() < 6:
             continue
-        there, seen = lag_s[rows], answer[rows]
+        lags, response = lag_s[rows], answer[rows]
         for width in WIDTHS:
             wide_s = math.hypot(width * rtt_s, 0.5 * (lag_s[1] - lag_s[0]))
-            shape = 0.5 * (1 + np.tanh((there - rtt_s) / wide_s))
+            shape = 0.5 * (1 + np.tanh((lags - rtt_s) / wide_s))
             # The law answers, too, and slowly: a slope beside the step.
-            by_shape, by_slope, both = shape @ shape, there @ there, shape @ there
+            by_shape, by_slope, both = shape @ shape, lags @ lags, shape @ lags
             det = by_shape * by_slope - both**2
-            to_shape, to_slope = shape @ seen, there @ seen
+            to_shape, to_slope = shape @ response, lags @ response
             depth = float((both * to_slope - by_slope * to_shape) / det)
             if depth <= 0:
                 continue
             slope = float((by_shape * to_slope - both * to_shape) / det)
-            left = seen + depth * shape - slope * there
-            off = math.sqrt(float((left**2).mean())) / depth
+            residual = response + depth * shape - slope * lags
+            off = math.sqrt(float((residual**2).mean())) / depth
             if best is None or off < best[0]:
                 best = off, float(rtt_s)
     return best
@@ -392,3 +399,172 @@ def _derived(
         by_p = per_s * rtt.value / per_flow(p, rtt.value) - flows
         ends.append(math.hypot(by_r, by_p, by_law))
     return propagation, wide, IntervalEstimate(flows, max(0.0, flows - ends[0]), flows + ends[1])
+
+
+#: Round trips in a segment, and bands per decade of frequency.
+TRIPS, BANDS = 60.0, 8
+#: Fewest segments.
+FEWEST_SEGMENTS = 6
+
+
+@dataclass(frozen=True)
+class IdentifiedResponse:
+    """L over frequency, identified from a closed loop in its steady state.
+
+    A law asks for a probability p, and chance makes of it the signals s = p·λ + e, with arrivals λ.
+    What came by chance, e, depends on nothing before, and so separates cause from effect in a
+    closed loop: with cross-spectra, L(jω) = −S_pe/S_se, both per packet (an instrumental variable;
+    Söderström and Stoica 1983). TCP's own noise, which passes the same loop, drops out.
+
+    omega_rad_s: centres of the bands. gain: L at them. size_error: half the interval of |L|, as a
+    share; phase_error_deg: of its angle.
+    """
+
+    omega_rad_s: Floats
+    gain: NDArray[np.complexfloating]
+    size_error: Floats
+    phase_error_deg: Floats
+
+    @property
+    def crossover_rad_s(self) -> float:
+        """The frequency at which |L| falls through one; nan if no band shows it."""
+        size = np.log(np.abs(self.gain))
+        for i in range(len(size) - 1):
+            if size[i] > 0 >= size[i + 1]:
+                share = size[i] / (size[i] - size[i + 1])
+                low, high = np.log(self.omega_rad_s[i : i + 2])
+                return float(np.exp(low + share * (high - low)))
+        return math.nan
+
+    @property
+    def phase_margin_deg(self) -> float:
+        """The phase margin: 180° and the angle of L at the crossover."""
+        at = self.crossover_rad_s
+        if math.isnan(at):
+            return math.nan
+        angle = np.degrees(np.unwrap(np.angle(self.gain)))
+        # An integral and TCP's poles lag: the first angle is between 0 and −360°.
+        angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
+        return 180 + float(np.interp(math.log(at), np.log(self.omega_rad_s), angle))
+
+
+def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | None:
+    """The loop's gain; None without a probability, and for a record of too few round trips."""
+    if series.p is None or not np.any(series.p > 0) or not series.signals.sum() > 0:
+        return None
+    dt_s = series.interval_s
+    length = 1 << math.ceil(math.log2(TRIPS * rtt_s / dt_s))
+    starts = range(0, len(series.arrivals) - length + 1, length // 2)
+    if len(starts) < FEWEST_SEGMENTS:
+        return None
+    law, by_chance = held(series.p), chance(series)
+    per_packet = series.signals.sum() / (law * series.arrivals).sum() * series.arrivals.mean()
+    window = np.hanning(length)
+
+    def spectrum(values: Floats, start: int) -> NDArray[np.complexfloating]:
+        part = values[start : start + length]
+        return np.asarray(np.fft.rfft(window * (part - part.mean())))
+
+    by_law = np.array([spectrum(law, i) for i in starts])
+    by_draw = np.array([spectrum(by_chance / per_packet, i) for i in starts])
+    by_signals = np.array([spectrum(series.signals / per_packet, i) for i in starts])
+    omega = 2 * math.pi * np.fft.rfftfreq(length, dt_s)
+    highest = min(4 / rtt_s, 0.5 * math.pi / dt_s)
+    edges = np.geomspace(omega[2], highest, max(3, round(BANDS * math.log10(highest / omega[2]))))
+    rows = []
+    for low, high in itertools.pairwise(edges):
+        band = (omega >= low) & (omega < high)
+        if not band.any():
+            continue
+        to_law = (by_law[:, band] * by_draw[:, band].conj()).sum(1)
+        to_signals = (by_signals[:, band] * by_draw[:, band].conj()).sum(1)
+        gain = -to_law.sum() / to_signals.sum()
+        power = np.abs(by_law[:, band]) ** 2
+        # A law that never moves has no response.
+        if not power.any():
+            continue
+        coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(by_draw[:, band]) ** 2).sum())
+        # Leaving out one segment after the other; half of them are new with half of overlap.
+        left_out = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
+        apart = left_out - left_out.mean()
+        error = math.sqrt(
+            2 * (len(left_out) - 1) / len(left_out) * float((np.abs(apart) ** 2).sum()) / 2
+        )
+        if coherence * len(starts) * band.sum() > 3 and error < 0.5 * abs(gain):
+            share = NORMAL * error / abs(gain)
+            centre = float(omega[band].mean())
+            rows.append((centre, gain, share, math.degrees(share)))
+    if len(rows) < 3:
+        return None
+    return IdentifiedResponse(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+#: Keys of the file that must be there, with their kinds of quantity; the others are for readers.
+RATE, RTT, FLOWS, PACKET = "rate", "rtt", "flows", "packet"
+
+
+@dataclass(frozen=True)
+class IdentifiedLink:
+    """rate, packet: texts. rtt: propagation both ways. least and most of their intervals."""
+
+    rate: str
+    packet: str
+    rtt: tuple[str, str]
+    flows: tuple[float, float]
+
+
+def link_toml(identified: Identified) -> str:
+    """The file, in TOML; numbers that are not identified are left out, with the reason."""
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment(f"identified by forebay from {identified.name}"))
+
+    document.add(tomlkit.comment(f"assumed: {identified.assumed}"))
+    for remark in identified.remarks:
+        document.add(tomlkit.comment(remark))
+
+    def add(key: str, estimate: Any, write: Any) -> None:
+        if estimate.known:
+            document.add(key, write(estimate.value))
+            document.add(f"{key}_interval", [write(estimate.low), write(estimate.high)])
+        else:
+            document.add(tomlkit.comment(f"{key}: {estimate.why}"))
+
+    add(RATE, identified.rate_bps, lambda bps: quantities.rate(float(f"{bps:.4g}")))
+    if math.isfinite(identified.packet_bytes):
+        document.add(PACKET, quantities.size(round(identified.packet_bytes)))
+    else:
+        document.add(tomlkit.comment(f"{PACKET}: no packet left the queue"))
+    add(RTT, identified.propagation_s, lambda s: quantities.time(round(s, 6)))
+    add(FLOWS, identified.flows, lambda n: round(max(1.0, n), 2))
+    add("signals", identified.signals, lambda p: float(f"{p:.4g}"))
+    return tomlkit.dumps(document)
+
+
+def read_link(path: Path) -> IdentifiedLink:
+    """Raises `ScenarioError` for a file that lacks what a design needs."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        raise ScenarioError(
+            f'--from: found "{path}", {reason}, allowed: a file of `forebay identify`'
+        ) from error
+    for key in (RATE, PACKET, RTT, FLOWS):
+        if key not in values:
+            raise ScenarioError(
+                f"--from {path}: found no {key}, allowed: a file of `forebay identify` with rate, "
+                "packet, rtt and flows; a comment in it says why it lacks one"
+            )
+    interval = {key: values.get(f"{key}_interval", [values[key]] * 2) for key in (RTT, FLOWS)}
+    for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:
+        _native.quantity(f"--from {path}: {key}", str(values[key]), kind)
+    try:
+        low, high = (float(end) for end in interval[FLOWS])
+        shortest, longest = (str(end) for end in interval[RTT])
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(f"--from {path}: found {error}, allowed: two values") from error
+    for end in (shortest, longest):
+        _native.quantity(f"--from {path}: rtt_interval", end, "time")
+    return IdentifiedLink(str(values[RATE]), str(values[PACKET]), (shortest, longest), (low, high))

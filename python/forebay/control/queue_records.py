@@ -8,18 +8,20 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forebay._base import input_file
 from forebay._base.input_file import PREFIX, FormatError, link_samples
 from forebay._native import ScenarioError
-from forebay.control import counters
-from forebay.control.counters import Floats
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 #: The file in a folder of results.
 SAMPLES = "samples.parquet"
@@ -424,14 +426,14 @@ def _counted(log: Log, moments: Iterator[Moment], interval_s: float | None) -> l
     queues: dict[str, list[Moment]] = {}
     for moment in moments:
         queues.setdefault(moment.queue, []).append(moment)
-    long = {queue: rows for queue, rows in queues.items() if len(rows) >= counters.FEWEST}
+    long = {queue: rows for queue, rows in queues.items() if len(rows) >= FEWEST_IN_PART}
     if not long:
         raise ScenarioError(
-            f"{log.name}: has fewer than {counters.FEWEST} samples of a queue; expected {ALLOWED}"
+            f"{log.name}: has fewer than {FEWEST_IN_PART} samples of a queue; expected {ALLOWED}"
         )
     short = [rows[0].name for queue, rows in queues.items() if queue not in long]
     if short:
-        log.skipped[f"queues with fewer than {counters.FEWEST} samples ({short[0]})"] = len(short)
+        log.skipped[f"queues with fewer than {FEWEST_IN_PART} samples ({short[0]})"] = len(short)
     parents = Counter(rows[0].parent for rows in long.values() if rows[0].parent)
     records = []
     for rows in long.values():
@@ -460,7 +462,7 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
     else:
         times_s = np.arange(len(rows)) * float(interval_s or 1)
     counts = np.array([(row.sent_bytes, row.sent, row.drops, row.marks) for row in rows], float)
-    record = counters.parts(times_s, counts, [row.line for row in rows], log.name)
+    record = counter_parts(times_s, counts, [row.line for row in rows], log.name)
     gauges = np.array([(row.queue_pkts, row.p or 0.0) for row in rows], float)[record.samples]
     columns: list[list[Floats]] = []
     for part in record.parts:
@@ -488,3 +490,164 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
         tuple(starts),
         (*log.remarks(), *record.remarks),
     )
+
+
+# --- counters -----------------------------------------------------------------------------------
+
+#: Counters by column, as remarks call them.
+COUNTERS = ("bytes", "packets", "drops", "marks")
+#: Size at which a counter of 32 bits begins again.
+WRAP = 2.0**32
+#: A counter has wrapped if it was this far, and then grew by no more than so many times what it
+#: grows otherwise; else it has begun anew.
+WRAP_FROM, WRAP_GROWTH = 2.0**31, 10.0
+#: Samples that are farther apart than so many usual intervals are not joined.
+GAP = 10.0
+#: If the counters have grown over a gap by no more than so many times what they grow in an
+#: interval, the clock has stepped, and no time has passed.
+STEP_GROWTH = 3.0
+#: Fewest samples between two cuts that are used.
+FEWEST_IN_PART = 4
+#: Most events of a kind that are reported one by one.
+MOST_EVENTS = 3
+#: The consequence of an event that splits the record.
+SPLIT = "the record was split there"
+#: The steps with an event, the event of a step in words, and its consequence.
+EventKind = tuple[Flags, Callable[[int], str], str]
+
+
+@dataclass(frozen=True)
+class CounterParts:
+    """The parts of a record in which the clock and every counter grow.
+
+    Attributes
+    ----------
+    times_s : array of shape (n,)
+        Times of the samples.
+    counters : array of shape (n, 4)
+        Counters at these times, continued where they have wrapped.
+    samples : array of shape (n,)
+        Numbers of the samples that remain, of those that were given.
+    parts : list of slice
+        Rows of each part.
+    step_s : float
+        Usual interval between samples.
+    remarks : list of str
+        What was met, where, and what was done.
+    """
+
+    times_s: Floats
+    counters: Floats
+    samples: NDArray[np.int64]
+    parts: Sequence[slice]
+    step_s: float
+    remarks: Sequence[str]
+
+
+def counter_parts(
+    times_s: Floats, counters: Floats, lines: Sequence[int], where: str
+) -> CounterParts:
+    """Return the parts of a record whose clock and counters grow.
+
+    A queue that is replaced begins to count anew, a counter of 32 bits passes its end, a clock is
+    set by NTP, and a recorder pauses. An interval that contains such an event is left out; those on
+    both sides are used.
+
+    Parameters
+    ----------
+    times_s : array of shape (n,)
+        Times of the samples in the order in which they were recorded.
+    counters : array of shape (n, 4)
+        Counters in the order of `COUNTERS`.
+    lines : sequence of int
+        Line of each sample in its file, for remarks.
+    where : str
+        Name of the file in errors.
+
+    Raises
+    ------
+    ScenarioError
+        If the times do not grow, or no part is long enough.
+    """
+    remarks: list[str] = []
+    samples = np.flatnonzero(np.append(np.diff(times_s) != 0, True))
+    if len(samples) < len(times_s):
+        count = len(times_s) - len(samples)
+        remarks.append(f"{count} samples have the time of the sample after them, and are left out")
+    times_s, counters, line = times_s[samples], counters[samples], np.asarray(lines)[samples]
+    steps_s = np.diff(times_s)
+    if not np.any(steps_s > 0):
+        raise ScenarioError(f"{where}: the times of the samples do not grow")
+    step_s = float(np.median(steps_s[steps_s > 0]))
+    counters, wrapped = _unwrapped(counters)
+    growth = np.diff(counters, axis=0)
+    reset = np.any(growth < 0, axis=1)
+    back, ahead = steps_s < 0, steps_s > GAP * step_s
+    usual = np.median(growth[~(reset | back | ahead)], axis=0) if len(growth) else growth
+    stepped = back | (ahead & ~reset & (growth[:, 0] <= STEP_GROWTH * max(usual[0], 1.0)))
+    silent = ahead & ~stepped
+    remarks += _events(line, _kinds(steps_s, step_s, stepped, silent, reset, wrapped))
+    ends = [0, *(np.flatnonzero(reset | back | ahead) + 1).tolist(), len(times_s)]
+    pieces = [slice(a, b) for a, b in itertools.pairwise(ends)]
+    long = [piece for piece in pieces if piece.stop - piece.start >= FEWEST_IN_PART]
+    lost = len(times_s) - sum(piece.stop - piece.start for piece in long)
+    if not long:
+        reasons = "; ".join(remarks)
+        raise ScenarioError(
+            f"{where}: has no {FEWEST_IN_PART} samples in a row over which the clock and the "
+            "counters grow" + (f" ({reasons})" if reasons else "")
+        )
+    if lost:
+        remarks.append(f"{lost} samples between cuts are too few to say anything, and are left out")
+    return CounterParts(times_s, counters, samples, long, step_s, remarks)
+
+
+def _unwrapped(counters: Floats) -> tuple[Floats, Flags]:
+    """Return the counters continued beyond 2^32, and at which steps which of them has wrapped."""
+    growth = np.diff(counters, axis=0)
+    flags = np.zeros(growth.shape, bool)
+    for column in range(growth.shape[1]):
+        steps = growth[:, column]
+        grown = steps[steps > 0]
+        largest = WRAP_GROWTH * float(np.quantile(grown, 0.99)) if len(grown) else 0.0
+        before = counters[:-1, column]
+        flags[:, column] = (
+            (steps < 0) & (before >= WRAP_FROM) & (before < WRAP) & (steps + WRAP <= largest)
+        )
+    more = np.vstack([np.zeros((1, growth.shape[1])), np.cumsum(WRAP * flags, axis=0)])
+    return counters + more, flags
+
+
+def _kinds(
+    steps_s: Floats, step_s: float, stepped: Flags, silent: Flags, reset: Flags, wrapped: Flags
+) -> list[EventKind]:
+    """Return the kinds of events that a record of counters may have."""
+    kinds: list[EventKind] = [
+        (stepped, lambda i: f"the clock stepped by {_signed_s(steps_s[i] - step_s)}", SPLIT),
+        (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s", SPLIT),
+        (reset, lambda _: "the counters begin anew", SPLIT),
+    ]
+    for name, flags in zip(COUNTERS, wrapped.T, strict=True):
+        text = f"the counter of {name} passed 2^32"
+        kinds.append((flags, lambda _, text=text: text, "it was continued"))  # type: ignore[misc]
+    return kinds
+
+
+def _events(line: NDArray[np.int64], kinds: Iterable[EventKind]) -> list[str]:
+    """Return a remark on the events of each kind: the first ones, how many more, what was done."""
+    remarks = []
+    for flags, event, consequence in kinds:
+        rows = np.flatnonzero(flags).tolist()
+        first = [f"{event(row)} at line {line[row + 1]}" for row in rows[:MOST_EVENTS]]
+        more = f", and {len(rows) - len(first)} times more" if len(rows) > len(first) else ""
+        if rows:
+            remarks.append(f"{', '.join(first)}{more}: {consequence}")
+    return remarks
+
+
+def _signed_s(seconds: float) -> str:
+    return f"{'−' if seconds < 0 else '+'}{_short(abs(seconds))} s"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 1000 else f"{seconds:.3g}"

@@ -41,12 +41,12 @@ class Sender:
     ecn: str | bool = False
 
     def window(self, p: Floats, rtt_s: Floats) -> Floats:
-        """At rest, in packets."""
+        """Return the window at equilibrium, in packets."""
         p, rtt_s = np.broadcast_arrays(np.asarray(p, float), rtt_s)
         return _native.windows_pkts(self.name, p.ravel(), rtt_s.ravel()).reshape(p.shape)
 
     def motion(self, p: Floats, rtt_s: Floats) -> Motion:
-        """Around its rest, of one number or a column of each."""
+        """Return the motion around an equilibrium, for one number or columns of numbers."""
         return Motion(*_native.window_motions(self.name, np.atleast_1d(p), np.atleast_1d(rtt_s)))
 
     def reduction(self, p: float) -> float:
@@ -57,7 +57,7 @@ class Sender:
         return 0.3 if self.name == "cubic" else 0.5  # RFC 9438 section 4.6, RFC 5681
 
     def region(self, p: float, rtt_s: float) -> str | None:
-        """What rules there, in words; None where nothing else does."""
+        """Return the region of the window law, in words; None if it has only one."""
         if self.name == "prague" and self.motion(np.array(p), np.array(rtt_s)).clocked[0]:
             return (
                 "below Prague's reference RTT of 25 ms: its rate rests by p alone, the queue is an "

@@ -1,30 +1,115 @@
-"""Maps of stability from Python: `forebay.stability_map`."""
+"""Maps of stability over the load and the RTT, or over the load and the rate.
+
+Theory decides every cell by counting how often the loop gain, with delay, sampler and hold exact,
+passes −1 on its left. Packet simulation at a few points measures how much the queue oscillates.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import forebay._native as _native
-from forebay._base import progress, quantities
+from forebay._base import progress, quantities, signals
 from forebay._base.quantities import DOTS, range_ends
 from forebay._native import ScenarioError
-from forebay.control import measured_law, stability
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
-from forebay.control.plants import WINDOWS
-from forebay.control.stability import Map
+from forebay.control import margins, measured_law
+from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass, scenario_toml
+from forebay.control.plant import REASONS, Plant
+from forebay.control.plants import WINDOWS, plant_on
 
 if TYPE_CHECKING:
+    from forebay._native import LinearModel
     from forebay.experiment.store import Store
     from forebay.report.plot import Plot
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Words = NDArray[np.str_]
+Params = Sequence[tuple[str, str]]
 
-class StabilityMap(Map):
-    """A map of where a law is stable, which draws itself."""
+#: Most packets that all simulations of a map forward: some twenty minutes of a core.
+MOST_PACKETS = 2e9
+#: A simulation lasts this many settling times, and is measured after the first of them.
+SETTLED = 3.0
+#: Shortest and longest simulation.
+SHORTEST_S, LONGEST_S = 30.0, 300.0
+
+
+@dataclass(frozen=True)
+class StabilityMap:
+    """A map of where a law's loop is stable.
+
+    Columns go with `flows`, rows with `values`.
+
+    axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
+    gain_margin_db: least rise of the gain to −1; below 0 where the loop is unstable, nan where
+        there is no equilibrium.
+    stable: by the count.
+    rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
+    oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
+    simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
+    windows: one of `WINDOWS`.
+    interrupted: True if Ctrl-C came while packets ran, so that the map has none.
+    """
+
+    law: str
+    link: LoadedLink
+    axis: str
+    flows: Floats
+    values: Floats
+    gain_margin_db: Floats
+    stable: Flags
+    rest: Words
+    oscillation: Sequence[tuple[float, float, float]] = ()
+    simulated_s: float = 0.0
+    settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
+    windows: str = WINDOWS[0]
+    #: the measured model of a law in Python
+    measured: LinearModel | None = None
+    interrupted: bool = False
+
+    def rate_and_rtt(self, value: float) -> tuple[float, float]:
+        """Return rate in bit/s and RTT in s at a value of the axis."""
+        if self.axis == "rate":
+            return value, self.link.rtt_s
+        return self.link.rate_bps, value
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of cells: stable, unstable, and without equilibrium by reason."""
+        unstable = (self.rest == "linear") & ~self.stable
+        missing = {
+            f"no equilibrium: {words}": int((self.rest == how).sum())
+            for how, words in REASONS.items()
+            if (self.rest == how).any()
+        }
+        return {"stable": int(self.stable.sum()), "unstable": int(unstable.sum())} | missing
+
+    def unsettled(self, flows: float, value: float) -> str:
+        """Return a remark on a simulated point that needs longer than it was simulated."""
+        needs_s = self.settling_s.get((flows, value), 0.0)
+        if SETTLED * needs_s <= self.simulated_s:
+            return ""
+        return f" (which needs {needs_s:.0f} s to settle: this is its start)"
+
+    def verdict(self, flows: float, value: float) -> str:
+        """Return theory's verdict on the cell nearest to a number of flows and an RTT or rate."""
+        column = int(np.abs(np.log(self.flows / flows)).argmin())
+        row = int(np.abs(np.log(self.values / value)).argmin())
+        if np.isnan(self.gain_margin_db[row, column]):
+            return f"no equilibrium ({REASONS[str(self.rest[row, column])]})"
+        return "stable" if self.stable[row, column] else "unstable"
 
     def plot(self) -> Plot:
-        """The map, with the simulated points on it."""
+        """Draw the map, with the simulated points on it."""
         from forebay.report.map_picture import draw_map
 
         return draw_map(self)
@@ -33,14 +118,14 @@ class StabilityMap(Map):
         from forebay.report import notebook
 
         rows = [
-            [what, f"{number:,}", f"{100 * number / self.stable.size:.0f} %"]
-            for what, number in self.counts().items()
+            [kind, f"{number:,}", f"{100 * number / self.stable.size:.0f} %"]
+            for kind, number in self.counts().items()
         ]
         title = f"{self.law}: where its loop is stable"
         return notebook.html(title, ["", "cells", "share"], rows, self.plot())
 
     def __repr__(self) -> str:
-        counted = ", ".join(f"{number:,} {what}" for what, number in self.counts().items())
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in self.counts().items())
         return f"<StabilityMap of {self.law}, {self.stable.size:,} cells: {counted}>"
 
 
@@ -59,7 +144,7 @@ def stability_map(
     windows: str = WINDOWS[0],
     tcp: PerClass = PLAIN,
 ) -> StabilityMap:
-    """Maps where a law is stable, over flows and RTT or over flows and rate.
+    """Map where a law is stable, over flows and RTT or over flows and rate.
 
     law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME, whose measured
         linear model is the same at every load.
@@ -68,7 +153,7 @@ def stability_map(
         ways.
     packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
     overrides: parameters of the law, such as {"target": "40ms"}.
-    l4s_flows: scalable flows beside the classic ones, under a law that couples both.
+    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
     points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
         where these are kept; nowhere if None.
     windows: "published", the plant of the papers, or "sawtooth", which is nearer to packets: ACKs
@@ -77,74 +162,79 @@ def stability_map(
         between which the flows are divided equally; the range is then of `rate`.
 
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
-    the map without them, and says so in its `interrupted`. Raises `ScenarioError` for bad input.
+    the map without them, and overrides its `interrupted`. Raises `ScenarioError` for bad input.
     """
-    fewest, most = _range("--flows", flows)
-    rtt = rtt if isinstance(rtt, str) else ",".join(_listed(rtt))
+    params = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
+    if measured_law.is_python(law) and windows != WINDOWS[0]:
+        raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
+    # The set-point matters only where the law has none among its parameters.
+    target = params.get("target", "1p")
+    axis, loads, values, (rate, rtt) = _ranges(rate, flows, rtt)
+    link = LoadedLink.from_texts(rate, packet, loads[1], rtt, target, buffer, l4s_flows, tcp)
+    try:
+        with progress.status("finding where the loop is stable"):
+            result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
+    except ScenarioError as error:
+        if "target" in params or not str(error).startswith("target: "):
+            raise
+        raise ScenarioError(
+            f"{error}; it is {law}'s own, and `--set target=…` gives another"
+        ) from None
+    if not simulate:
+        return result
+    try:
+        with progress.status("running packets at some of the cells"):
+            return with_packets(result, [*params.items()], simulate, store)
+    except KeyboardInterrupt:
+        return replace(result, interrupted=True)
+
+
+def _ranges(
+    rate: str, flows: str, rtt: PerClass
+) -> tuple[str, tuple[float, float], tuple[float, float], tuple[str, str]]:
+    """Return the axis, the ends of flows and axis, and the link's largest rate and RTT.
+
+    Raises `ScenarioError` unless flows and one of rate and RTT are ranges.
+    """
+    if not isinstance(rtt, str):
+        rtt = ",".join([str(text) for text in rtt]) if isinstance(rtt, Sequence) else str(rtt)
+    loads = _bounds("--flows", flows, None)
+    axis = _axis(rate, rtt)
+    text = rate if axis == "rate" else rtt
+    values, longest = _bounds(f"--{axis}", text, axis), range_ends(f"--{axis}", text)[1]
+    return axis, loads, values, (longest, rtt) if axis == "rate" else (rate, longest)
+
+
+def _axis(rate: str, rtt: str) -> str:
+    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
             f'--rtt: found "{rtt}", allowed: a range, or a list beside a range of rate'
         )
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
-    if DOTS not in rate and DOTS not in rtt:
+    if DOTS in rate:
+        return "rate"
+    if DOTS not in rtt:
         for text in rtt.split(","):
             _native.quantity("--rtt", text, "time")
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
-    axis = "rate" if DOTS in rate else "rtt"
-    low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
-    quantity = "rate" if axis == "rate" else "time"
-    bounds = tuple(_native.quantity(f"--{axis}", text, quantity) for text in (low, high))
-    counts = (float(_number("--flows", fewest)), float(_number("--flows", most)))
-    for key, text, (a, b) in [
-        ("--flows", flows, counts),
-        (f"--{axis}", rate if axis == "rate" else rtt, bounds),
-    ]:
-        if not 0 < a < b:
-            raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
-    if measured_law.is_python(law) and windows != WINDOWS[0]:
-        raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
-    given = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
-    # The set-point matters only where the law has none among its parameters.
-    link = LoadedLink.from_texts(
-        high if axis == "rate" else rate,
-        packet,
-        counts[1],
-        high if axis == "rtt" else rtt,
-        given.get("target", "1p"),
-        buffer,
-        l4s_flows,
-        tcp,
-    )
-    params = list(given.items())
-    try:
-        with progress.status("finding where the loop is stable"):
-            drawn = stability.stability_map(
-                law, link, params, counts, axis, (bounds[0], bounds[1]), points, windows
-            )
-    except ScenarioError as error:
-        if "target" in given or not str(error).startswith("target: "):
-            raise
-        raise ScenarioError(
-            f"{error}; it is {law}'s own, and `--set target=…` gives another"
-        ) from None
-    if simulate:
-        try:
-            with progress.status("running packets at some of the cells"):
-                drawn = stability.simulate(drawn, params, simulate, store=store)
-        except KeyboardInterrupt:
-            drawn = replace(drawn, interrupted=True)
-    return StabilityMap(**vars(drawn))
+    return "rtt"
 
 
-def _listed(value: PerClass) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, Sequence) else [str(value)]
-
-
-def _range(key: str, text: str) -> tuple[str, str]:
+def _bounds(key: str, text: str, axis: str | None) -> tuple[float, float]:
+    """Return the ends of a range of flows (axis None), rate or RTT. Raises `ScenarioError`."""
     if DOTS not in text:
         raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
-    return range_ends(key, text)
+    ends = range_ends(key, text)
+    if axis is None:
+        low, high = (_number(key, end) for end in ends)
+    else:
+        kind = "rate" if axis == "rate" else "time"
+        low, high = (_native.quantity(key, end, kind) for end in ends)
+    if not 0 < low < high:
+        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+    return low, high
 
 
 def _number(key: str, text: str) -> float:
@@ -152,3 +242,144 @@ def _number(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None
+
+
+# The name that `forebay` gives it.
+map = stability_map  # noqa: A001
+
+
+# --- theory -------------------------------------------------------------------------------------
+
+
+def theory_map(
+    law: str,
+    link: LoadedLink,
+    params: Params,
+    flows: tuple[float, float],
+    axis: str,
+    values: tuple[float, float],
+    points: int = 200,
+    windows: str = WINDOWS[0],
+) -> StabilityMap:
+    """Return theory's map on `points` × `points` cells, evenly spaced in the logarithm.
+
+    link: what the axes leave fixed. params: of the law, as texts. windows: one of `WINDOWS`.
+
+    Raises `ScenarioError` for a law or parameter that is wrong.
+    """
+    columns, rows = np.geomspace(*flows, points), np.geomspace(*values, points)
+    rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
+    links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
+    rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
+    measured = None
+    plants: list[Plant]
+    if measured_law.is_python(law):
+        measured = measured_law.common_model(law, links, rtts, flows, dict(params))
+        plants = [measured_law.plant_of(row_link, measured) for row_link in links]
+    else:
+        plants = [plant_on(row_link, law, params, windows) for row_link in links]
+    signals.end_waits()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        lines = list(pool.map(_line, plants, rtts, [columns] * points))
+    rest, margin, stable = (np.concatenate(cells) for cells in zip(*lines, strict=True))
+    if set(rest) == {"unmodelled"}:
+        modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
+        raise ScenarioError(
+            f'law: found "{law}", which has no linear model with these parameters, allowed: '
+            f"{', '.join(modelled)}"
+        )
+    shape = (points, points)
+    return StabilityMap(
+        law,
+        link,
+        axis,
+        columns,
+        rows,
+        margin.reshape(shape),
+        stable.reshape(shape),
+        rest.reshape(shape),
+        windows=windows,
+        measured=measured,
+    )
+
+
+def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats, Flags]:
+    """Return how each number of flows settles at one RTT and rate, its margin and stability."""
+    line = plant.load_line(flows, rtt_s)
+    margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
+    for loads, terms in line.loops:
+        margin[loads], stable[loads] = margins.count_columns(terms, len(loads))
+    for i in np.flatnonzero(margins.is_near_edge(margin)).tolist():
+        loop = plant.loop_at(float(flows[i]), rtt_s)
+        assert loop is not None
+        margin[i], stable[i] = loop.margin_near(margin[i])
+    return line.how, margin, stable
+
+
+# --- packets ------------------------------------------------------------------------------------
+
+
+def with_packets(
+    theory: StabilityMap, params: Params, points: int, store: Store | None
+) -> StabilityMap:
+    """Return the map with `points` × `points` packet simulations on it, of long-lived flows.
+
+    They last as long as the slowest of their cells that is stable needs to settle, by theory, and
+    twice that long again, within `LONGEST_S` and within `MOST_PACKETS` in all. On links so fast
+    that the shortest simulations exceed that, there are none, and a warning says so. Runs that
+    `store` has are returned from there.
+    """
+    from forebay.experiment import execution, experiment
+
+    flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
+    cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
+    bits_per_s = sum(theory.rate_and_rtt(value)[0] for _, value in cells)
+    packets_per_s = bits_per_s / (8 * theory.link.packet_bytes)
+    if packets_per_s * SHORTEST_S > MOST_PACKETS:
+        print(
+            f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at such "
+            f"rates would forward {packets_per_s * SHORTEST_S:.1g} packets, and the limit is "
+            f"{MOST_PACKETS:.0e}; ask for fewer with --simulate",
+            file=sys.stderr,
+        )
+        return theory
+    settling_s = {cell: _settling_s(theory, params, *cell) for cell in cells}
+    duration_s = min(LONGEST_S, max(SHORTEST_S, SETTLED * max(settling_s.values())))
+    duration_s = max(SHORTEST_S, min(duration_s, MOST_PACKETS / packets_per_s))
+    reads = []
+    for n, value in cells:
+        rate_bps, rtt_s = theory.rate_and_rtt(value)
+        link = replace(theory.link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
+        target_pkts = link.target_pkts
+        text = scenario_toml(link, theory.law, params, "Oscillation", target_pkts, duration_s)
+        reads.append(experiment.read(text))
+    oscillation = []
+    for number, done in execution.execute_all(reads, samples=False, store=store):
+        execution.check_whole(reads[number], done)
+        for run in done.runs:
+            mean = run.metrics["queue_mean_pkts"]
+            deviation = run.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
+            oscillation.append((*cells[number], deviation))
+    return replace(
+        theory, oscillation=sorted(oscillation), simulated_s=duration_s, settling_s=settling_s
+    )
+
+
+def _settling_s(theory: StabilityMap, params: Params, flows: float, value: float) -> float:
+    """Return the settling time of a cell's loop; 0 if there is none, or it is not stable."""
+    rate_bps, rtt_s = theory.rate_and_rtt(value)
+    link = replace(theory.link, rate=f"{round(rate_bps)}bit/s")
+    plant = (
+        plant_on(link, theory.law, params, theory.windows)
+        if theory.measured is None
+        else measured_law.plant_of(link, theory.measured)
+    )
+    loop = plant.loop_at(flows, rtt_s)
+    return loop.settling_s if loop is not None and loop.stable else 0.0
+
+
+def _inner(axis: Floats, points: int) -> list[float]:
+    """Return points within an axis, evenly spaced in the logarithm, half a step from its ends."""
+    low, high = math.log(axis[0]), math.log(axis[-1])
+    step = (high - low) / points
+    return [math.exp(low + (i + 0.5) * step) for i in range(points)]

@@ -1,4 +1,4 @@
-"""How a queue answers a step: measured on a curve, with the chance in it over several runs."""
+"""The response of a queue to a step, measured on a curve, with its spread over several runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SWINGS = 0.7
 
 @dataclass(frozen=True)
 class Response:
-    """How a queue comes back after a step, from its farthest point on.
+    """The return of a queue after a step, from its farthest point on.
 
     half_s: until half of the way is back.
     frequency: natural frequency of the second-order response that fits best, in rad/s.
@@ -46,7 +46,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Spread:
-    """From 2.5 to 97.5 % of what other seeds would have given; `period_s` may be infinite."""
+    """The range from 2.5 to 97.5 % of other seeds' responses; `period_s` may be infinite."""
 
     half_s: tuple[float, float]
     period_s: tuple[float, float]
@@ -60,7 +60,7 @@ def response(
     end_s: float,
     starts: Sequence[tuple[float, float]] = STARTS,
 ) -> Response:
-    """Measures the response to a step at `start_s`, up to `end_s`.
+    """Measure the response to a step at `start_s`, up to `end_s`.
 
     The queue need not return to where it was: its mean over the last tenth is the end. starts:
     natural frequencies (rad/s) and damping ratios from which the fit sets out.
@@ -78,7 +78,7 @@ def response(
 def spread(
     time_s: Floats, runs_pkts: Floats, start_s: float, end_s: float, *, draws: int = 200
 ) -> Spread:
-    """How far chance moves the response of the mean over runs (a row each).
+    """Return how far chance moves the response of the mean over runs (a row each).
 
     As many runs are drawn again with replacement (Efron and Tibshirani, An Introduction to the
     Bootstrap, 1993, chapter 13), `draws` times with one seed.
@@ -86,13 +86,13 @@ def spread(
     rng = np.random.default_rng(1)
     whole = response(time_s, runs_pkts.mean(axis=0), start_s, end_s)
     starts = [(whole.frequency, whole.damping), (whole.frequency, 0.4)]
-    found = []
+    redrawn = []
     for _ in range(draws):
         drawn = runs_pkts[rng.integers(len(runs_pkts), size=len(runs_pkts))]
-        one = response(time_s, drawn.mean(axis=0), start_s, end_s, starts)
-        found.append((one.half_s, one.turn_s, one.damping))
+        fit = response(time_s, drawn.mean(axis=0), start_s, end_s, starts)
+        redrawn.append((fit.half_s, fit.turn_s, fit.damping))
     # No mean of an infinite period and a finite one.
-    low, high = np.quantile(np.array(found), [0.025, 0.975], axis=0, method="nearest")
+    low, high = np.quantile(np.array(redrawn), [0.025, 0.975], axis=0, method="nearest")
     pairs = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     return Spread(*pairs)
 

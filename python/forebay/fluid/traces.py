@@ -1,29 +1,35 @@
-"""Runs of the engine `fluid` as the equations have them: a list of columns that draws itself."""
+"""Runs of the fluid model: a model built in Python, or a scenario, as the equations have them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+import forebay._native as _native
 from forebay._base import quantities
 from forebay._native import FluidTrace
+from forebay.experiment import descriptions, execution
+from forebay.experiment import result as runs
+from forebay.fluid.engine import Fluid, Model
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Overrides
     from forebay._native import Plan, Run
+    from forebay.experiment.experiment import Source
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
+    from forebay.scenario.python_laws import Prototype
 
 
 def with_windows(overrides: Overrides) -> list[str]:
-    """What is set on a scenario whose packets in flight are to be recorded."""
+    """Return the settings of a scenario whose packets in flight are to be recorded."""
     return [*(f"{key}={value}" for key, value in quantities.set_pairs(overrides)), "windows=true"]
 
 
 def trace(run: Run, plan: Plan) -> FluidTrace:
-    """A run of the engine `fluid` by the numbers of its equations, which its samples have beside
-    the whole packets."""
+    """Return the numbers of the equations in a run of the engine `fluid`."""
     links = [run, *run.others]
     classes = plan.fluid_classes(run.point)
     columns = run.samples
@@ -41,7 +47,7 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
 
 
 class Traces(list[FluidTrace]):
-    """Fluid runs, one for each law and point; in a notebook they show means and one picture."""
+    """Fluid runs, a `FluidTrace` for each law and point; a notebook shows means and one picture."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(trace(run, result.plan) for run in result.runs)
@@ -50,33 +56,34 @@ class Traces(list[FluidTrace]):
 
     @property
     def plan(self) -> Plan:
-        """What was run."""
+        """The plan of the runs."""
         return self.result.plan
 
     def plot(self, law: str | None = None) -> Plot:
-        """Queue, window and probability over time of one law, the first if None; a column for
-        each point."""
-        from forebay.fluid import picture
+        """Draw queue, window and probability over time of one law, a column for each point.
+
+        law: the first if None.
+        """
+        from forebay.report.plot import styled
 
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
             raise ValueError(f'law: found "{law}", allowed: {", ".join(laws)}')
         chosen = laws[0] if law is None else law
-        return picture.draw([trace for trace in self if trace.law == chosen], self.plan)
+        return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 
     def rows(self) -> list[dict[str, str | float | None]]:
-        """Means over the second half of each run: queue, probability, and the window of the first
-        class."""
+        """Return means of queue, probability and the first class's window over the second half."""
         rows: list[dict[str, str | float | None]] = []
-        for one in self:
-            half = slice((len(one.time_s) + 1) // 2 - 1, None)
+        for trace in self:
+            half = slice((len(trace.time_s) + 1) // 2 - 1, None)
             rows.append(
                 {
-                    "law": one.law,
-                    "point": one.point,
-                    "queue_mean_pkts": float(one.queue_pkts[0, half].mean()),
-                    "probability": float(one.probability[0, half].mean()),
-                    "window_pkts": float(one.window_pkts[0, half].mean()),
+                    "law": trace.law,
+                    "point": trace.point,
+                    "queue_mean_pkts": float(trace.queue_pkts[0, half].mean()),
+                    "probability": float(trace.probability[0, half].mean()),
+                    "window_pkts": float(trace.window_pkts[0, half].mean()),
                 }
             )
         return rows
@@ -93,3 +100,78 @@ class Traces(list[FluidTrace]):
         heads = ["law", "point", "queue [packets]", "probability", "window [packets]"]
         title = "Fluid model: means over the second half"
         return notebook.html(title, heads, rows, self.plot() if self else None)
+
+
+def _draw(traces: Sequence[FluidTrace], plan: Plan) -> Plot:
+    """Draw queue, window and probability of one law, a column per point."""
+    from forebay.report import parts, style
+    from forebay.report.over_time import target_pkts
+    from forebay.report.plot import Plot
+
+    points = {point.label: point for point in plan.points}
+    figure = Plot(figsize=(3.6 * len(traces) + 0.8, 6.0), layout="constrained")
+    axes = figure.subplots(3, len(traces), squeeze=False, sharex="col")
+    for trace, (queue, window, probability) in zip(traces, axes.T, strict=True):
+        for panel, values in (
+            (queue, trace.queue_pkts),
+            (window, trace.window_pkts),
+            (probability, trace.probability),
+        ):
+            for index, line in enumerate(values):
+                panel.plot(trace.time_s, line, color=style.colour(index), linewidth=1.0)
+            panel.set_ylim(bottom=0)
+        point = points[trace.point]
+        law = next(law for law in point.laws if law.label == trace.law)
+        target = target_pkts(point, law, point.links[0])
+        if target is not None:
+            queue.axhline(target, label="set-point", zorder=1, **parts.TARGET)
+            queue.legend()
+        queue.set_title(descriptions.point(point) or trace.law)
+        probability.set_xlabel("Time [s]")
+    names = ["Queue [packets]", "Window [packets]", "Signal probability"]
+    for panel, name in zip(axes[:, 0], names, strict=True):
+        panel.set_ylabel(name)
+    if len(traces[0].classes) > 1:
+        axes[1, -1].legend(axes[1, -1].lines, traces[0].classes)
+    figure.suptitle(f"{traces[0].law} in the fluid model", x=0.01, ha="left")
+    return figure
+
+
+def run(model: Model) -> FluidTrace:
+    """Run a model.
+
+    Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
+    `probability` (signals per packet that the law asks for, its mean since the last sample),
+    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` for an impossible model.
+    """
+    return execution.unbroken(lambda: _native.fluid_run(model))
+
+
+def halving(model: Model) -> dict[str, float]:
+    """Return the greatest difference anywhere between a run and one with half its steps.
+
+    Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
+    """
+    return execution.unbroken(lambda: _native.fluid_halving(model))
+
+
+def scenario(
+    path: Source,
+    *,
+    laws: Sequence[str | Prototype] = (),
+    overrides: Overrides = (),
+    sawtooth: bool = False,
+    step: str = "auto",
+) -> Traces:
+    """Run every law at every point of a scenario on the engine `fluid`, with one seed.
+
+    Returns the equations' own columns; `.result` is the `Result` of `forebay.run`.
+
+    path, laws, overrides: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in
+    `Model`.
+
+    Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
+    long-lived TCP flows (ftp) with packets of one size.
+    """
+    engine = Fluid(sawtooth, step)
+    return Traces(runs.run(path, laws or None, with_windows(overrides), 1, engine=engine))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from forebay.control.loop import Floats, Loop
     from forebay.control.pi_stabilising_set import RangeDesign
+    from forebay.control.queue_estimate import IdentifiedResponse
 
 LINE, MARGIN = COLOURS[:2]
 #: Below this loop gain in dB nothing is told: of a law with an average it falls far.
@@ -168,8 +169,31 @@ FIGURES = {"bode": bode, "step": step, "nyquist": nyquist, "nichols": nichols, "
 
 
 @styled
+def identified(response: IdentifiedResponse, title: str) -> Plot:
+    """Draw an identified |L| in dB and its angle, with intervals of 95 %."""
+    omega, size, error = response.omega_rad_s, np.abs(response.gain), response.size_error
+    angle = np.degrees(np.unwrap(np.angle(response.gain)))
+    angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
+    figure, top, bottom = bode_panels(f"{title}: loop gain from its samples, intervals of 95 %")
+    low = np.maximum(size * (1 - error), 0.05 * size)
+    sizes_db = 20 * np.log10(np.array([size / low, 1 + error]))
+    for axes, value, half in [
+        (top, 20 * np.log10(size), sizes_db),
+        (bottom, angle, np.array([response.phase_error_deg] * 2)),
+    ]:
+        axes.errorbar(omega, value, half, fmt="o-", color=COLOURS[0], markersize=4, capsize=2)
+    at = response.crossover_rad_s
+    if not math.isnan(at):
+        for axes in (top, bottom):
+            axes.axvline(at, color=COLOURS[1], linewidth=1.2)
+        text = f"phase margin {response.phase_margin_deg:.0f}° at {at:.3g} rad/s"
+        at_corner(bottom, text, (0.02, 0.05), color="black")
+    return figure
+
+
+@styled
 def regions(found: RangeDesign) -> Plot:
-    """The stabilising gains of every corner, the calm ones of all, and those that were chosen."""
+    """The stabilising gains of every corner, the robust ones of all, and those that were chosen."""
     figure, axes = one_panel(7.2, 5.0)
     tops = []
     for i, one in enumerate(found.corners):
@@ -185,9 +209,9 @@ def regions(found: RangeDesign) -> Plot:
         )
         tops.append((most, float(k_i.max())))
     k_p = np.geomspace(1e-3 * found.gains.k_p, min(most for most, _ in tops), 400)
-    calm = np.min([one.calm_k_i(k_p) for one in found.corners], axis=0)
+    robust = np.min([one.robust_k_i(k_p) for one in found.corners], axis=0)
     axes.fill_between(
-        k_p, 1e-3 * found.gains.k_i, np.maximum(calm, 1e-3 * found.gains.k_i),
+        k_p, 1e-3 * found.gains.k_i, np.maximum(robust, 1e-3 * found.gains.k_i),
         color="#bbbbbb", label="|1/(1 + L)| ≤ 2 at all", linewidth=0,
     )  # fmt: skip
     axes.plot(

@@ -20,7 +20,7 @@ from forebay.report.style import STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.control.stability import Map
+    from forebay.control.stability_map import StabilityMap
 
 #: Colours of cells without equilibrium, by the reason.
 NOWHERE = {
@@ -34,8 +34,8 @@ NOWHERE = {
 
 
 @styled
-def draw_map(drawn: Map) -> Plot:
-    """A map of stability, with the simulated points on it."""
+def draw_map(drawn: StabilityMap) -> Plot:
+    """Draw a map of stability, with the simulated points on it."""
     scale = 1e-6 if drawn.axis == "rate" else 1e3
     values = drawn.values * scale
     figure, axes = one_panel(7.2, 5.0)
@@ -50,8 +50,8 @@ def draw_map(drawn: Map) -> Plot:
         rasterized=True,
         alpha=0.75,
     )
-    shown = [how for how in NOWHERE if (drawn.rest == how).any()]
-    for how in shown:
+    reasons = [how for how in NOWHERE if (drawn.rest == how).any()]
+    for how in reasons:
         axes.pcolormesh(
             drawn.flows,
             values,
@@ -66,21 +66,14 @@ def draw_map(drawn: Map) -> Plot:
         margin = np.ma.masked_invalid(drawn.gain_margin_db)
         axes.contour(drawn.flows, values, margin, [0.0], colors="#000000", linewidths=1.6)
     axes.set(xscale="log", yscale="log", xlim=drawn.flows[[0, -1]], ylim=values[[0, -1]])
-    for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(PLAIN)
-        each.set_minor_formatter(FuncFormatter(_minor))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PLAIN)
+        axis.set_minor_formatter(FuncFormatter(_minor))
     axes.grid(False)
     axes.set_xlabel("Classic flows" if drawn.link.l4s_flows else "Flows")
     axes.set_ylabel("Rate [Mbit/s]" if drawn.axis == "rate" else "Propagation RTT [ms]")
     _oscillation(axes, drawn, scale)
-    captions = []
-    if drawn.stable.any() and not drawn.stable.all():
-        captions.append("Line: limit of stability by theory.")
-    if drawn.oscillation:
-        captions.append(
-            "Circles: packet simulation, standard deviation of the queue over its mean."
-        )
-    if shown:
+    if reasons:
         figure.legend(
             handles=[
                 Patch(
@@ -88,10 +81,23 @@ def draw_map(drawn: Map) -> Plot:
                     label=f"no equilibrium, {100 * (drawn.rest == how).mean():.2g} %: "
                     f"{REASONS[how]}",
                 )
-                for how in shown
+                for how in reasons
             ],
             loc="outside lower left",
             fontsize=STYLE["font.size"] - 1,
+        )
+    _words(axes, drawn)
+    return figure
+
+
+def _words(axes: Axes, drawn: StabilityMap) -> None:
+    """Write the title, and captions on the line and the circles."""
+    captions = []
+    if drawn.stable.any() and not drawn.stable.all():
+        captions.append("Line: limit of stability by theory.")
+    if drawn.oscillation:
+        captions.append(
+            "Circles: packet simulation, standard deviation of the queue over its mean."
         )
     if style.printed():
         axes.set_xlabel("\n".join([axes.get_xlabel(), *captions]))
@@ -105,7 +111,6 @@ def draw_map(drawn: Map) -> Plot:
     axes.set_title(
         f"{drawn.law} on {words.quantity(fixed)}{beside}{described}: where its loop is stable"
     )
-    return figure
 
 
 def _minor(value: float, _position: int) -> str:
@@ -114,7 +119,7 @@ def _minor(value: float, _position: int) -> str:
     return f"{value:g}" if round(lead) in (2, 5) else ""
 
 
-def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
+def _oscillation(axes: Axes, drawn: StabilityMap, scale: float) -> None:
     if not drawn.oscillation:
         return
     flows, values, deviation = (np.array(column) for column in zip(*drawn.oscillation, strict=True))

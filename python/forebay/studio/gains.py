@@ -33,17 +33,17 @@ def gains_for(choice: LawChoice, state: State) -> LawSettings:
     if not choice.designed:
         return LawSettings(given)
     # scipy takes a third of a second to load, which gains by hand need not wait for.
-    from forebay.control import designed_law
+    from forebay.control import design_rule
 
     asked = dict([*given, *choice.goals])
     try:
         try:
-            made = designed_law.design_once(choice.kind, _link(state, choice.target), asked)
+            made = design_rule.design_once(choice.kind, _link(state, choice.target), asked)
         except ScenarioError:
             if not state.link.groups:
                 raise
             # What suits no other sender may suit Reno, as with `gains = "auto"`.
-            made = designed_law.design_once(choice.kind, _link(state, choice.target, PLAIN), asked)
+            made = design_rule.design_once(choice.kind, _link(state, choice.target, PLAIN), asked)
     except ScenarioError as error:
         return LawSettings(given, plain(error))
     return LawSettings(made.params, "", tuple(made.notes))

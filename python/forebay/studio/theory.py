@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
-from forebay.control import stability
+from forebay.control import stability_map
 from forebay.control.loaded_link import PLAIN, LoadedLink
 from forebay.control.plant import REASONS
 from forebay.control.plants import plant_on
@@ -190,7 +190,7 @@ def _map(
     flows, (low_ms, high_ms) = axes
     cells = CELLS if growth == PLAIN else FEW_CELLS
     try:
-        drawn = stability.stability_map(
+        drawn = stability_map.theory_map(
             kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), cells
         )
     except ScenarioError as error:

@@ -27,8 +27,7 @@ from forebay._native import ScenarioError, SearchSpace
 from forebay.control import disturbances, fitted_gains
 from forebay.control.fitted_gains import OperatingRange
 from forebay.control.loaded_link import PLAIN
-from forebay.control.loop import Loop
-from forebay.control.many_loops import count_loops
+from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
 from forebay.linux import programs
 from forebay.scenario import router

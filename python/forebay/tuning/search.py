@@ -29,11 +29,11 @@ from forebay._base import quantities, signals
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control.design import LONGEST
 from forebay.control.loop import Loop
 from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.control.plants import plant_on
-from forebay.control.robust_settings import LONGEST
 from forebay.experiment import execution
 from forebay.experiment import store as designs
 from forebay.experiment.store import Designs
@@ -119,7 +119,7 @@ class RobustSet:
 
     def most_k_i(self, k_p: float) -> float:
         """Return the largest K_i with this K_p."""
-        return min(float(corner.calm_k_i(np.array([k_p]))[0]) for corner in self.counted)
+        return min(float(corner.robust_k_i(np.array([k_p]))[0]) for corner in self.counted)
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Region(Space):
         counted = [corner for corner, counts in zip(corners, held, strict=True) if counts]
         most = min(corner.most_k_p() for corner in counted)
         k_p = np.geomspace(1e-3 * most, most, TRIED + 1)[:-1]
-        k_i = np.min([corner.calm_k_i(k_p) for corner in counted], axis=0)
+        k_i = np.min([corner.robust_k_i(k_p) for corner in counted], axis=0)
         return RobustSet(corners, held, k_p, k_i)
 
     def _better(

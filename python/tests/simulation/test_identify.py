@@ -14,8 +14,6 @@ import pytest
 
 import forebay
 from forebay import ScenarioError, _native
-from forebay.control import identified_link as link_file
-from forebay.control import identified_response as response
 from forebay.control import queue_estimate as estimate
 from forebay.control import queue_records
 from forebay.control.fitted_gains import OperatingRange, fit
@@ -166,7 +164,7 @@ def test_windows_are_those_of_the_sender(tmp_path: Path) -> None:
     taken = estimate.identify(part, rtt_s)
     assert taken.flows.value > 1.2 * found.flows.value
     assert taken.assumed == "all packets are of long-lived flows of reno that share one round trip"
-    assert "assumed: all packets are of long-lived flows of cubic" in link_file.link_toml(found)
+    assert "assumed: all packets are of long-lived flows of cubic" in estimate.link_toml(found)
     with pytest.raises(ScenarioError, match='--tcp: found "bbr"'):
         estimate.identify(part, rtt_s, "bbr")
 
@@ -174,12 +172,12 @@ def test_windows_are_those_of_the_sender(tmp_path: Path) -> None:
 def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     """Its phase, that is: packets have more gain than the linear model of a window's mean."""
     from forebay.control.loaded_link import LoadedLink
-    from forebay.control.published_plant import PublishedPlant
+    from forebay.control.plant import PublishedPlant
 
     rate_bps, packet, rtt_s, flows, target, a, b = LINKS[2]
     (one,) = queue_records.read_records(records[2])
     part = one.window(None, None)
-    found = response.loop_response(part, 0.19)
+    found = estimate.loop_response(part, 0.19)
     assert found is not None
     link = LoadedLink.from_texts(
         f"{rate_bps}bit/s", f"{packet}B", flows, f"{rtt_s}s", target, "3000p"
@@ -211,7 +209,7 @@ def test_what_is_not_there_is_not_guessed() -> None:
         assert not one.known and np.isnan(one.value) and one.as_json()["value"] is None
     assert "hardly ever busy" in found.rate_bps.why
     assert "signals are too few" in found.rtt_s.why
-    text = link_file.link_toml(found)
+    text = estimate.link_toml(found)
     assert "flows =" not in text and "# flows: " in text
     # Noise is no answer.
     draw = np.random.default_rng(3)
@@ -286,7 +284,7 @@ def test_a_design_from_what_was_identified(records: list[Path], tmp_path: Path, 
     assert done.returncode == 0, done.stderr
     assert "flows N" in done.stdout and "phase margin" in done.stdout
     text = (tmp_path / "found" / "identified.toml").read_text()
-    read = link_file.read_link(tmp_path / "found" / "identified.toml")
+    read = estimate.read_link(tmp_path / "found" / "identified.toml")
     assert read.flows[0] < 60 < read.flows[1] and 'rate = "15Mbit/s"' in text
     assert (tmp_path / "found" / "loop.png").stat().st_size > 10_000
     done = cli("design", "pi", "--from", "found/identified.toml", "--json")
@@ -369,7 +367,7 @@ def test_a_law_that_never_moves_has_no_response_and_no_warning() -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert response.loop_response(one, 0.088) is None
+        assert estimate.loop_response(one, 0.088) is None
 
 
 def test_a_round_trip_of_nothing_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from forebay import ScenarioError, _native, fluid, run
-from forebay.control import stability
+from forebay.control import stability_map
 from forebay.control.design import design
 from forebay.control.designed_law import Design
 
@@ -67,7 +67,7 @@ def margin_db(made: Design) -> float:
 def check_map(made: Design) -> None:
     """The cell of the design in a map of four."""
     link, flows = made.link, made.link.flows
-    drawn = stability.stability_map(
+    drawn = stability_map.theory_map(
         made.law,
         link,
         made.params,

@@ -11,7 +11,7 @@ from conftest import Cli
 
 from forebay import ScenarioError
 from forebay._base import quantities
-from forebay.control.mixed_senders import MixedLoop
+from forebay.control.plants import MixedLoop
 from forebay.control.senders import SENDERS
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import Candidate

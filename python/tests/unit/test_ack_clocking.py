@@ -14,7 +14,7 @@ from scipy.optimize import brentq, least_squares
 
 from forebay import ScenarioError, fluid
 from forebay._native import FlowModel
-from forebay.control import frequency_response, stability, stability_map
+from forebay.control import frequency_response, stability_map
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.design import design
 from forebay.control.designed_law import Design
@@ -183,7 +183,7 @@ def test_map_and_loop_agree(law: str) -> None:
     """Numbers of all cells at once against one by one."""
     one = design(law, "15Mbit/s", 60, "200ms", packet="500B")
     link = one.link
-    drawn = stability.stability_map(
+    drawn = stability_map.theory_map(
         law, link, one.params, (40, 160), "rtt", (0.1, 0.3), points=2, windows="sawtooth"
     )
     model = AckClockedPlant(link.model(law, one.params))
@@ -207,7 +207,7 @@ def test_more_of_what_is_folded_changes_nothing() -> None:
     assert loop.terms.hybrid
     omega = np.linspace(0.1, loop.highest_rad_s, 200)
     found = loop.response(omega)
-    more = replace(loop.terms, folds=tuple(m for m in range(-62, 63) if m))
+    more = replace(loop.terms, aliases=tuple(m for m in range(-62, 63) if m))
     assert np.max(np.abs(frequency_response.loop(more, 1j * omega) / found - 1)) < 1e-4
 
 

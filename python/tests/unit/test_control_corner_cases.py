@@ -16,13 +16,14 @@ from linear_loop import critical_gain_db, hybrid, sampled
 from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.campaign.control_figures import FIGURES
-from forebay.control import time_response
+from forebay.control import loop as loops
 from forebay.control.design import design
-from forebay.control.designed_law import Design, design_once
+from forebay.control.design_rule import design_once
+from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
-from forebay.control.many_loops import count_loops
-from forebay.control.published_plant import PublishedPlant
-from forebay.report import design_reasons as reasons
+from forebay.control.loop import count_loops
+from forebay.control.plant import PublishedPlant
+from forebay.report import designs
 
 
 def of(text: str, **overrides: str) -> Design:
@@ -75,8 +76,8 @@ def test_a_gain_that_stays_above_one_is_not_said_to_stay_below() -> None:
     assert made.margins is not None
     assert made.margins.least_gain == pytest.approx(min(gains), rel=1e-3)
     assert min(gains) > 1.1
-    assert "stays above one" in reasons.paragraph(made)
-    assert "stays below one" not in reasons.paragraph(made)
+    assert "stays above one" in designs.paragraph(made)
+    assert "stays below one" not in designs.paragraph(made)
 
 
 def test_the_peak_of_s_is_between_the_grids_points() -> None:
@@ -244,7 +245,7 @@ def test_without_an_integral_the_queue_settles_where_the_fluid_does(
     assert made.queue_pkts == pytest.approx(settled, rel=0.01)
     if law == "pi":
         assert settled == pytest.approx(665, abs=1)
-    assert "does not hold the wanted 90 packets" in reasons.paragraph(made)
+    assert "does not hold the wanted 90 packets" in designs.paragraph(made)
 
 
 def test_gains_that_are_nearly_equal_keep_their_difference() -> None:
@@ -273,8 +274,8 @@ def test_an_interval_that_ignores_the_rtt_is_replaced_and_named() -> None:
     assert weak.gain_db == pytest.approx(critical_gain_db(made.point, usual_model), abs=1e-4)
     assert weak.phase_deg < 5
     assert made.loop.margins.phase_deg > 30
-    assert "usual interval of 6.25 ms is long beside R" in reasons.paragraph(made)
-    assert "--set interval=6.25ms" in reasons.paragraph(made)
+    assert "usual interval of 6.25 ms is long beside R" in designs.paragraph(made)
+    assert "--set interval=6.25ms" in designs.paragraph(made)
     kept = of("pi --rate 10Gbit/s --flows 50 --rtt 2ms", interval="6.25ms")
     assert kept.loop is not None
     assert kept.loop.margins == weak
@@ -311,7 +312,7 @@ def test_a_peak_above_two_is_named_and_mended(text: str) -> None:
     assert made.advice.peak == pytest.approx(peak, rel=0.01)
     assert made.advice.key is not None
     assert made.advice.value is not None
-    assert f"`--set {made.advice.key}={made.advice.value}` would lower it" in reasons.paragraph(
+    assert f"`--set {made.advice.key}={made.advice.value}` would lower it" in designs.paragraph(
         made
     )
     calm = of(text, **{made.advice.key: made.advice.value})
@@ -400,9 +401,9 @@ def test_json_has_the_interval_and_the_advice(cli: Cli) -> None:
 
 def test_a_signal_for_most_packets_is_no_signal_for_one_in_one() -> None:
     made = design("pi", "50Mbit/s", 300, "60ms", packet="1500B", tcp="prague", target="100p")
-    assert "need a signal for 7.8 of ten packets: p0 = 78.23 %" in reasons.paragraph(made)
+    assert "need a signal for 7.8 of ten packets: p0 = 78.23 %" in designs.paragraph(made)
     made = design("pi", "15Mbit/s", 60, "246ms")
-    assert "signal for one packet in " in reasons.paragraph(made)
+    assert "signal for one packet in " in designs.paragraph(made)
 
 
 # --- links that are very fast, loads that are very small ---------------------------------------
@@ -430,7 +431,7 @@ def test_work_has_a_bound_at_the_edges_of_the_allowed_ranges(
     duration_s = 1.5 * settling_s if math.isfinite(settling_s) else 30 * made.point.rtt_s
     time_s, moved = made.loop.step(duration_s)
     assert np.isfinite(moved).all()
-    assert len(time_s) <= time_response.MOST_STEPS + 1
+    assert len(time_s) <= loops.MOST_STEPS + 1
     assert time.process_time() - began < 10
 
 
@@ -442,7 +443,7 @@ def test_a_long_response_is_that_of_many_short_steps(
     assert loop is not None
     duration_s = 2 * loop.settling_s
     stepped_s, stepped = loop.step(duration_s)
-    monkeypatch.setattr(time_response, "MOST_STEPS", 1)
+    monkeypatch.setattr(loops, "MOST_STEPS", 1)
     time_s, inverted = loop.step(duration_s)
     exact = np.interp(time_s, stepped_s, stepped)
     assert np.abs(inverted - exact).max() < 2e-3 * np.abs(exact).max()

@@ -17,13 +17,13 @@ from scipy.optimize import brentq
 
 from forebay._native import ScenarioError
 from forebay.control import frequency_response as gain
-from forebay.control import many_loops, stability
-from forebay.control.class_equilibria import CoupledEquilibrium
-from forebay.control.coupled_classes import CoupledPlant
+from forebay.control import margins, stability_map
 from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.loop import Loop
+from forebay.control.plant import CoupledEquilibrium
+from forebay.control.plants import CoupledPlant
 from forebay.experiment.result import run
 
 
@@ -163,7 +163,7 @@ def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
     link = LoadedLink.from_texts("40Mbit/s", "1500B", 100, "60ms", "15ms", "2000p", 5)
     spans = {"rtt": (0.005, 0.4), "rate": (4e6, 2e8)}
     params = [("target", "15ms")]
-    drawn = stability.stability_map("dualpi2", link, params, (2, 100), axis, spans[axis], 12)
+    drawn = stability_map.theory_map("dualpi2", link, params, (2, 100), axis, spans[axis], 12)
     assert {"linear", "saturated"} <= set(drawn.rest.ravel())
     assert drawn.stable.any()
     assert (~drawn.stable[drawn.rest == "linear"]).any()
@@ -180,7 +180,7 @@ def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
             assert (found is not None) == there
             if found is not None:
                 assert found.stable == drawn.stable[row, column]
-                if found.stable and found.margins.gain_db < many_loops.MOST_DB:
+                if found.stable and found.margins.gain_db < margins.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(found.margins.gain_db, abs=0.1)
 

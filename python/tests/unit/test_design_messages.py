@@ -11,7 +11,7 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control.design import design
 from forebay.control.fitted_gains import OperatingRange, fit
-from forebay.report import design_reasons as reasons
+from forebay.report import designs
 
 LINK = ("15Mbit/s", 60, "200ms", "500B")
 
@@ -28,7 +28,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
     assert told["phase_deg"] is None
     assert told["sensitivity_peak"] is None
     assert told["gain_db"] < 0
-    assert f"and has {-made.margins.gain_db:.2g} dB too much." in reasons.paragraph(made)
+    assert f"and has {-made.margins.gain_db:.2g} dB too much." in designs.paragraph(made)
 
 
 def test_gains_by_hand_are_the_only_ones_told() -> None:
@@ -36,7 +36,7 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
     assert made.gains == {}
     assert made.as_json()["gains"] == {}
     assert dict(made.params)["a"] == "2e-5"
-    said = reasons.paragraph(made)
+    said = designs.paragraph(made)
     assert "a, b as given: the rule's own numbers are not used." in said
     assert "zero of the PI controller" not in said
 

@@ -13,10 +13,10 @@ from forebay import ScenarioError
 from forebay._base import registries
 from forebay._native import OperatingPoint
 from forebay.control.design import design
-from forebay.control.designed_law import Design, design_once
-from forebay.control.headroom import room
+from forebay.control.design_rule import design_once
+from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
-from forebay.report import design_reasons as reasons
+from forebay.report import designs
 
 RULES = [name for name, law in registries.laws().items() if law["has_rule"] and law["modelled"]]
 
@@ -133,11 +133,13 @@ def in_packets(made: Design, duration_s: float = 60) -> dict[str, float]:
     ("law", "link"),
     [("pi", ("8.24Mbit/s", 2, "7ms")), ("rem", ("3.25Mbit/s", 1, "6.03ms"))],
 )
-def test_a_calm_gain_leaves_the_probability_room(law: str, link: tuple[str, int, str]) -> None:
+def test_a_robust_gain_leaves_the_probability_headroom(
+    law: str, link: tuple[str, int, str]
+) -> None:
     """A packet of queue moved p by more than all of it: these held 58 and 65 % of their target."""
     made = design(law, *link, packet="500B", tcp="prague", target="8.4ms")
-    found = room(made)
-    assert found is not None and found.room_pkts > 2
+    found = made.headroom
+    assert found is not None and found.headroom_pkts > 2
     assert in_packets(made)["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.1)
 
 
@@ -176,7 +178,7 @@ def test_a_loop_of_rates_that_nothing_makes_stable_is_refused() -> None:
 
 def test_sawteeth_of_cubic_are_warned_of_as_those_of_reno() -> None:
     made = design("rem", "4.17Mbit/s", 2, "133ms", packet="500B", tcp="cubic")
-    assert "it will settle below the set-point" in reasons.paragraph(made)
+    assert "it will settle below the set-point" in designs.paragraph(made)
     assert in_packets(made, 200)["queue_mean_pkts"] < 0.6 * made.queue_pkts
     many = design("pi", "188Mbit/s", 68, "39.3ms", packet="4000B", tcp="cubic")
-    assert "it will settle below the set-point" not in reasons.paragraph(many)
+    assert "it will settle below the set-point" not in designs.paragraph(many)

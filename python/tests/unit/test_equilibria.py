@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint
 from forebay.control.loaded_link import LoadedLink
-from forebay.control.mixed_senders import MixedPlant
+from forebay.control.plants import MixedPlant
 
 PLACES = [
     ("20ms,80ms,200ms", "cubic"),

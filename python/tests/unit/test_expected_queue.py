@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from forebay import fluid, run
-from forebay.control import expected_queue, frequency_response, limit_cycle, saturation
+from forebay.control import expected_queue, frequency_response
 from forebay.control.ack_clocking import AckClockedEquilibrium
 from forebay.control.design import design
 from forebay.control.designed_law import Design
@@ -117,7 +117,8 @@ def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
     t, p0 = expected_queue.trains(loop), loop.point.probability
     # So little noise that nothing is cut; and as much, with the spectrum's deviation.
     little = 1e-4 * expected_queue.noise(loop)
-    seen = saturation.moves(t, loop.point.rtt_s, p0, loop.model["queue_pkts"], little)
+    queue_pkts = loop.model["queue_pkts"]
+    seen = expected_queue.saturated_moments(t, loop.point.rtt_s, p0, queue_pkts, little)
     omega = np.geomspace(1e-3, 1.0, 8000) * loop.highest_rad_s
     s = 1j * omega
     white = little * (5 / 6 + np.cos(omega * loop.point.rtt_s) / 6)
@@ -133,7 +134,7 @@ def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
 def test_what_a_cut_leaves_of_a_sine() -> None:
     turn = 2 * math.pi * np.arange(4096) / 4096
     for swing in (1.5, 4.0, 30.0):
-        kept = limit_cycle.share(swing)
+        kept = expected_queue.fundamental_share(swing)
         # The bias that keeps the mean, by bisection.
         low, high = -swing, 1.0
         for _ in range(60):

@@ -20,7 +20,7 @@ from forebay.experiment import experiment
 from forebay.linux import link_gains as automatic_gains
 from forebay.linux.link_settings import designed, settings
 from forebay.linux.link_settings import words as words_of
-from forebay.report import design_reasons as reasons
+from forebay.report import designs
 from forebay.scenario.builder import Law
 
 #: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
@@ -291,7 +291,7 @@ def test_a_path_far_shorter_than_the_laws_interval_gets_another(law: str) -> Non
     assert found is not None and found.stable and found.loop is not None
     if law == "pi":
         assert found.impossible_s == 0.00625
-        assert "no gains for the law's usual interval of 6.25 ms" in reasons.paragraph(found)
+        assert "no gains for the law's usual interval of 6.25 ms" in designs.paragraph(found)
     model, point = found.loop.model, found.point
     sampled = model["sampled"]
     assert sampled is not None

@@ -13,7 +13,7 @@ from conftest import Cli
 from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control import margins, pi_forms, pi_stabilising_set
-from forebay.control.published_plant import PublishedPlant
+from forebay.control.plant import PublishedPlant
 from forebay.tuning import candidates, search
 from forebay.tuning.candidates import GOALS
 from forebay.tuning.ranges import Ranges, RecordedLink

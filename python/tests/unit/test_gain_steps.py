@@ -13,8 +13,7 @@ import pytest
 import forebay
 from forebay.control import fitted_gains
 from forebay.control.design import design
-from forebay.control.headroom import gain_step, room
-from forebay.report import design_reasons as reasons
+from forebay.report import designs
 
 #: Signals per packet where PIE's own probability is 0.01: its sum passes 0.85 first (RFC 8033
 #: section 5.4).
@@ -26,7 +25,7 @@ def test_a_step_stands_where_rfc_8033_has_it() -> None:
     p0 = made.point.probability
     assert p0 > AT_ONE_PERCENT
     slow = design("pie", "30Mbit/s", 60, "200ms", overrides={"crossover": "0.5"})
-    found = gain_step(slow)
+    found = slow.gain_step
     assert found is not None
     assert math.isclose(found.probability, AT_ONE_PERCENT, rel_tol=1e-3)
     assert abs(found.factor / 4 - 1) < 0.02
@@ -34,13 +33,13 @@ def test_a_step_stands_where_rfc_8033_has_it() -> None:
     assert slow.sawtooth is not None and slow.loop is not None
     p = slow.sawtooth.point.probability
     gain = slow.sawtooth.model["proportional"]
-    assert math.isclose(found.room_pkts, (p - AT_ONE_PERCENT) / gain, rel_tol=0.02)
+    assert math.isclose(found.headroom_pkts, (p - AT_ONE_PERCENT) / gain, rel_tol=0.02)
 
 
 @pytest.mark.parametrize("law", ["pi", "pi2", "rem", "stpi"])
 def test_laws_with_smooth_gains_have_no_steps(law: str) -> None:
     for flows in (12, 30, 60):
-        assert gain_step(design(law, "30Mbit/s", flows, "200ms")) is None
+        assert design(law, "30Mbit/s", flows, "200ms").gain_step is None
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0, 4.0])
@@ -64,8 +63,8 @@ def test_a_change_that_crosses_a_step_loses_a_share_of_its_square(factor: float)
 
 def test_a_design_for_prague_stays_within_a_step() -> None:
     made = design("pie", "278Mbit/s", 23, "17ms", packet="687B", target="215p", tcp="prague")
-    assert made.stable and gain_step(made) is None
-    assert "within one step of the law's gains" in reasons.paragraph(made)
+    assert made.stable and made.gain_step is None
+    assert "within one step of the law's gains" in designs.paragraph(made)
 
 
 def test_packets_of_prague_hold_the_set_point_beside_a_step(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_automatic_gains_of_pie_leave_room_before_a_step(tmp_path: Path) -> None
     plain = design("pie", "15Mbit/s", 60, "200ms", packet="500B", target="15ms")
     assert plain.loop is not None
     assert made.loop.model["proportional"] < 0.9 * plain.loop.model["proportional"]
-    assert room(made) is not None
+    assert made.headroom is not None
     (metrics,) = _run(
         tmp_path, "15Mbit/s", "reno", 60, "200ms", 56, "false", packet="500B", seconds=120
     )
@@ -109,9 +108,9 @@ def test_automatic_gains_of_pie_leave_room_before_a_step(tmp_path: Path) -> None
 
 
 def test_a_design_says_what_a_step_does() -> None:
-    text = reasons.paragraph(design("pie", "30Mbit/s", 60, "200ms"))
+    text = designs.paragraph(design("pie", "30Mbit/s", 60, "200ms"))
     assert "will stand above the set-point" in text and "PI2 has no such steps" in text
-    assert "above the set-point" not in reasons.paragraph(design("pi2", "30Mbit/s", 60, "200ms"))
+    assert "above the set-point" not in designs.paragraph(design("pi2", "30Mbit/s", 60, "200ms"))
 
 
 def _run(

@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from scipy import io as matlab
 from scipy import signal
 
 import forebay
+from forebay.control.designed_law import LoopPicture
 
 LINK = ("15Mbit/s", 60, "200ms", "500B")
 
@@ -111,9 +113,9 @@ def test_octave_finds_the_same_crossover(tmp_path: Path) -> None:
 
 def test_a_design_draws_itself() -> None:
     design = forebay.design("pi", *LINK)
-    for draw in (design.bode, design.nichols, design.step):
-        assert draw().png().startswith(b"\x89PNG")
+    for kind in get_args(LoopPicture):
+        assert design.plot(kind).png().startswith(b"\x89PNG")
     top, bottom = design.plant
     assert len(top) == 1 and len(bottom) == 3
     with pytest.raises(forebay.ScenarioError, match="acts on rates"):
-        forebay.design("avq", *LINK, overrides={"alpha": 0.15}).bode()
+        forebay.design("avq", *LINK, overrides={"alpha": 0.15}).plot()

@@ -11,10 +11,9 @@ from scipy.optimize import brentq
 
 from forebay.control.design import design
 from forebay.control.loaded_link import LoadedLink
-from forebay.control.loop import Loop
-from forebay.control.many_loops import count_loops
+from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
-from forebay.control.stability import stability_map
+from forebay.control.stability_map import theory_map as stability_map
 
 ROUND_S = 0.025
 

@@ -80,7 +80,7 @@ def test_the_choice_is_calm_at_every_corner_and_no_better_is() -> None:
     assert max(peaks) == pytest.approx(2.0, abs=0.01)
     # A tenth more of the integral breaks it, whichever K_p stands beside it.
     k_p = np.geomspace(1e-3, 1, 400) * min(one.most_k_p() for one in found.corners)
-    calm = np.min([one.calm_k_i(k_p) for one in found.corners], axis=0)
+    calm = np.min([one.robust_k_i(k_p) for one in found.corners], axis=0)
     assert calm.max() < 1.01 * found.gains.k_i / 0.999
     # And inside every set.
     for one in found.corners:

@@ -19,9 +19,8 @@ from forebay.control import margins
 from forebay.control.delay_system import DelaySystem
 from forebay.control.design import design
 from forebay.control.frequency_response import Terms
-from forebay.control.loop import Loop
-from forebay.control.many_loops import count_loops
-from forebay.control.published_plant import PublishedPlant
+from forebay.control.loop import Loop, count_loops
+from forebay.control.plant import PublishedPlant
 
 if TYPE_CHECKING:
     pass
@@ -389,20 +388,20 @@ def test_a_line_of_frequencies_is_what_each_of_them_is() -> None:
         return Terms(
             gain=400.0,
             poles=(0.4 * column, 3.0 + 2j * column, 3.0 - 2j * column),
-            shares=(0.2 * column, -0.1 + 0.3j * column, -0.1 - 0.3j * column),
+            residues=(0.2 * column, -0.1 + 0.3j * column, -0.1 - 0.3j * column),
             delay_s=delay_s * column,
             direct=2e-3 * column,
             interval_s=0.05,
             numerator=(4e-3, -3.9e-3),
             denominator=(1.0, -1.0),
             hybrid=True,
-            beside=beside,
+            parallel=beside,
         )
 
     t = path(0.3, path(0.11))
     s = 1j * np.linspace(0.01, math.pi / 0.05, 60) * np.ones((3, 1))
     line = gain.loop(t, s)
-    few = replace(t, folds=gain.folds(t, s))
+    few = replace(t, aliases=gain.alias_terms(t, s))
     assert np.allclose(gain.loop(few, s), line, rtol=1e-6)
     for k in (0, 7, 59):
         assert np.allclose(gain.loop(t, s[:, [k]]), line[:, [k]], rtol=1e-12)

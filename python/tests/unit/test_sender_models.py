@@ -20,14 +20,13 @@ from scipy.signal import lsim
 import forebay
 from forebay import _native, fluid
 from forebay._native import ScenarioError
-from forebay.control import frequency_response, many_loops
-from forebay.control.class_equilibria import MixedEquilibrium
+from forebay.control import frequency_response, margins
 from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.loaded_link import LoadedLink
 from forebay.control.loop import Loop
-from forebay.control.mixed_senders import MixedPlant
-from forebay.control.plants import plant_on
+from forebay.control.plant import MixedEquilibrium
+from forebay.control.plants import MixedPlant, plant_on
 from forebay.control.senders import SENDERS
 from forebay.experiment.result import run
 
@@ -423,10 +422,10 @@ def test_the_pulse_response_is_poissons_sum(law: str) -> None:
     t = found.terms
     if t.interval_s is None:
         t = replace(t, interval_s=0.01)
-        t = replace(t, beside=t.beside and replace(t.beside, interval_s=0.01))
+        t = replace(t, parallel=t.parallel and replace(t.parallel, interval_s=0.01))
         third = t.paths[-1]
         beside = t.paths[1]
-        t = replace(t, beside=replace(beside, beside=replace(third, interval_s=0.01)))
+        t = replace(t, parallel=replace(beside, parallel=replace(third, interval_s=0.01)))
     interval = float(np.asarray(t.interval_s))
     s = 1j * np.array([0.3, 3.0, 0.2 * math.pi / interval, 0.8 * math.pi / interval])
     folds = 2j * math.pi / interval * np.arange(-4000, 4001)
@@ -615,7 +614,7 @@ def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
             assert (one is not None) == (drawn.rest[row, column] == "linear")
             if one is not None:
                 assert one.stable == drawn.stable[row, column]
-                if one.stable and one.margins.gain_db < many_loops.MOST_DB:
+                if one.stable and one.margins.gain_db < margins.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(one.margins.gain_db, abs=0.1)
     single = forebay.stability_map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)

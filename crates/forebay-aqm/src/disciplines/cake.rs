@@ -39,23 +39,23 @@ params! {
         bandwidth: Rate = Rate::from_bps(0), 0.0 => 1e13;
         /// Tins by DSCP, best effort, background, video and voice: "diffserv3" without video,
         /// "diffserv4" with it; "precedence" has eight, "besteffort" one.
-        tins: Tins = Tins::Diffserv3, 0.0 => 0.0;
+        tins: Tins = Tins::Diffserv3;
         /// What has a queue: a flow, a host or all ("flowblind"). "triple-isolate" shares between
         /// hosts first, on both sides, then between the flows of a host; "dual-srchost" and
         /// "dual-dsthost" look at one side.
-        isolation: Isolation = Isolation::TripleIsolate, 0.0 => 0.0;
+        isolation: Isolation = Isolation::TripleIsolate;
         /// Bytes that the link adds to each packet.
         overhead: Bytes = Bytes(0), 0.0 => 256.0;
         /// Least size of a packet on the link, overhead included.
         mpu: Bytes = Bytes(0), 0.0 => 256.0;
         /// Cells of the link: "atm" sends 53 bytes for each 48 begun, "ptm" adds one for each 64
         /// begun.
-        framing: Framing = Framing::None, 0.0 => 0.0;
+        framing: Framing = Framing::None;
         /// Drop ACKs that a later one in the same queue makes useless: "filter" leaves two of a
         /// flow, "aggressive" one. In simulations; real packets are left as they are.
-        ack_filter: AckFilter = AckFilter::Off, 0.0 => 0.0;
+        ack_filter: AckFilter = AckFilter::Off;
         /// Clear the DSCP of each packet once it has chosen the tin. In simulations.
-        wash: bool = false, 0.0 => 1.0;
+        wash: bool = false;
         /// Packets that the queues hold together, as `memlimit` of Linux's cake has it; 0p takes the
         /// buffer of the link.
         limit: Packets = Packets(0.0), 0.0 => 1e9;

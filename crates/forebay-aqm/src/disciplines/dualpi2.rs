@@ -30,13 +30,13 @@ params! {
         /// that a slow link may hold two; Linux's default is 0.
         step_least: u32 = 2, 0.0 => 1e6;
         /// Packets of ECT(0) go to the low latency queue as well.
-        any_ect: bool = false, 0.0 => 1.0;
+        any_ect: bool = false;
         /// Share of the link that the classic queue keeps while both hold packets (RFC 9332,
         /// section 4.2.2).
         classic_share: f64 = 0.1, 0.0 => 1.0;
         /// In overload, where k √p_C reaches 1: drop packets of both queues (true), or only mark
         /// those of the low latency queue (false) (RFC 9332, section 4.2.3).
-        drop_overload: bool = true, 0.0 => 1.0;
+        drop_overload: bool = true;
     }
 }
 

@@ -1,16 +1,17 @@
 //! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_theory::design::{DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, time, Axis, Condition, Conditions, Point, Search, Space};
 use forebay_units::{
-    params, Packets, ParamError, ParamSpec, ParamValues, Params, Rate, SetPoint, Site, Span, Time,
+    params, Packets, ParamError, ParamValues, Params, Rate, SetPoint, Site, Span, Time,
 };
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::Law;
-use crate::law_params::{DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::tuner::{Tuned, Tuner};
@@ -22,7 +23,10 @@ pub const LAW: LawSpec = LawSpec::of::<AredParams>(
 )
 .with_equation(
     "RED;  each interval max_p += min(alpha, max_p/4) above, max_p *= beta below the middle of [min_th, max_th]",
-);
+)
+.with_set_point("target_delay")
+.with_goals(RedGoals::SPECS)
+.with_search(AredParams::search);
 
 params! {
     /// Adaptive RED. Forebay derives a threshold, w_q or bottom of zero from the link's rate.
@@ -50,16 +54,16 @@ params! {
         bottom: f64 = 0.0, 0.0 => 1.0;
         /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
         /// max_p, as in ns-2.35, which can trap the average above max_th.
-        gentle: bool = true, 0.0 => 1.0;
+        gentle: bool = true;
         /// Space signals by at least 1/p packets.
-        wait: bool = true, 0.0 => 1.0;
+        wait: bool = true;
         /// Above max_th, twice that where gentle, mark what can be marked instead of dropping
         /// everything there.
-        mark_above: bool = false, 0.0 => 1.0;
+        mark_above: bool = false;
         /// Average bytes instead of packets.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
         /// Signal a packet with a probability in proportion to its size.
-        by_size: bool = false, 0.0 => 1.0;
+        by_size: bool = false;
     }
 }
 
@@ -130,86 +134,7 @@ fn least_max_p(rate: Rate) -> f64 {
     (80_000.0 / rate.as_bps() as f64).min(0.01)
 }
 
-impl LawParams for AredParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        self.red(site).check(site)
-    }
-
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        let red = self.red(site);
-        let tuner = self.adaptation(&red, site);
-        Box::new(Tuned::new(Red::new(red, site), tuner))
-    }
-
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        if self.mark_above {
-            let allowed = "false in the kernel's header";
-            return Err(ParamError::new("mark_above", true, allowed));
-        }
-        let red = self.red(site);
-        let length = |pkts| fixed_point::length("max_th", pkts, site);
-        let adaptation = self.adaptation(&red, site);
-        let mut config = red.twin_config(site)?;
-        config.extend([
-            ("low", length(adaptation.low_pkts)?),
-            ("high", length(adaptation.high_pkts)?),
-            ("alpha", fixed_point::probability(self.alpha)),
-            ("beta", fixed_point::probability(self.beta)),
-            ("pause_ns", fixed_point::nanos(self.interval)),
-            ("bottom", fixed_point::probability(adaptation.bottom)),
-            ("top", fixed_point::probability(self.top)),
-        ]);
-        Ok(Some(Twin {
-            interval: None,
-            config,
-            state: Red::new(red, site).twin_state(),
-        }))
-    }
-
-    /// tc-red(8) with `adaptive`: the kernel's adaptation has constants (`red_adaptative_algo`).
-    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
-        let law_site = site.queue.law_site();
-        Tc::new("red").defaults(self, &["alpha", "beta", "interval", "top"])?;
-        let Some(mut tc) = self.red(&law_site).tc(queue, site)? else {
-            return Ok(None);
-        };
-        let bottom = self.bottom(&law_site);
-        if (bottom - LINUX_BOTTOM).abs() > 1e-12 {
-            let allowed = format!("{LINUX_BOTTOM}, which Linux's red always has");
-            return Err(ParamError::new("bottom", bottom, allowed));
-        }
-        tc.word("adaptive");
-        Ok(Some(tc))
-    }
-
-    /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation
-    /// moves it to that fifth's nearer edge otherwise, or to its bounds. Then it is slow.
-    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-        let mut red = self.red(site);
-        let (start, p_b) = (
-            red.max_p,
-            point.probability() / signals_per_probability(self.wait),
-        );
-        red.max_p = start.clamp(
-            (p_b / QUIET.1).min(self.top.max(start)),
-            (p_b / QUIET.0).max(self.bottom(site).min(start)),
-        );
-        if p_b < red.max_p || !self.gentle {
-            return red.linear(point, site);
-        }
-        // Above max_th the slope is that of the start: see `Red`.
-        red.max_p = start;
-        red.linear(point, site)
-    }
-
-    const SET_POINT: &'static str = "target_delay";
-
-    /// It sets the thresholds that are not given.
-    fn set_point(&self) -> Option<SetPoint> {
-        let free = self.min_th.0 <= 0.0 && self.max_th.0 <= 0.0;
-        free.then_some(SetPoint::Delay(self.target_delay))
-    }
-
+impl AredParams {
     fn search(conditions: &Conditions) -> Search {
         let (slowest, _) = conditions.capacities_pkts_per_s();
         let (_, longest_rtt_s) = conditions.rtts_s();
@@ -240,8 +165,59 @@ impl LawParams for AredParams {
         };
         Search::Space(Space::new(axes, held, settings).adapting(adapted))
     }
+}
 
-    const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
+impl ConfiguredLaw for AredParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        self.red(site).check(site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        let red = self.red(site);
+        let tuner = self.adaptation(&red, site);
+        Ok(Box::new(Tuned::new(Red::new(red, site), tuner)))
+    }
+
+    /// It sets the thresholds that are not given.
+    fn set_point(&self) -> Option<SetPoint> {
+        let free = self.min_th.0 <= 0.0 && self.max_th.0 <= 0.0;
+        free.then_some(SetPoint::Delay(self.target_delay))
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for AredParams {
+    /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation
+    /// moves it to that fifth's nearer edge otherwise, or to its bounds. Then it is slow.
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let mut red = self.red(site);
+        let (start, p_b) = (
+            red.max_p,
+            point.probability() / signals_per_probability(self.wait),
+        );
+        red.max_p = start.clamp(
+            (p_b / QUIET.1).min(self.top.max(start)),
+            (p_b / QUIET.0).max(self.bottom(site).min(start)),
+        );
+        if p_b < red.max_p || !self.gentle {
+            return red.linear(point, site);
+        }
+        // Above max_th the slope is that of the start: see `Red`.
+        red.max_p = start;
+        red.linear(point, site)
+    }
 
     /// RED's rule for what adaptation does not move, and a max_p to start from.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
@@ -256,6 +232,51 @@ impl LawParams for AredParams {
                 .into(),
         );
         Ok(Some(design))
+    }
+}
+
+impl FixedPointLaw for AredParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        if self.mark_above {
+            let allowed = "false in the kernel's header";
+            return Err(ParamError::new("mark_above", true, allowed));
+        }
+        let red = self.red(site);
+        let length = |pkts| fixed_point::length("max_th", pkts, site);
+        let adaptation = self.adaptation(&red, site);
+        let mut config = red.twin_config(site)?;
+        config.extend([
+            ("low", length(adaptation.low_pkts)?),
+            ("high", length(adaptation.high_pkts)?),
+            ("alpha", fixed_point::probability(self.alpha)),
+            ("beta", fixed_point::probability(self.beta)),
+            ("pause_ns", fixed_point::nanos(self.interval)),
+            ("bottom", fixed_point::probability(adaptation.bottom)),
+            ("top", fixed_point::probability(self.top)),
+        ]);
+        Ok(Twin {
+            interval: None,
+            config,
+            state: Red::new(red, site).twin_state(),
+        })
+    }
+}
+
+impl LinuxQdisc for AredParams {
+    /// tc-red(8) with `adaptive`: the kernel's adaptation has constants (`red_adaptative_algo`).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let law_site = site.queue.law_site();
+        Tc::new("red").defaults(self, &["alpha", "beta", "interval", "top"])?;
+        let Some(mut tc) = self.red(&law_site).tc(queue, site)? else {
+            return Ok(None);
+        };
+        let bottom = self.bottom(&law_site);
+        if (bottom - LINUX_BOTTOM).abs() > 1e-12 {
+            let allowed = format!("{LINUX_BOTTOM}, which Linux's red always has");
+            return Err(ParamError::new("bottom", bottom, allowed));
+        }
+        tc.word("adaptive");
+        Ok(Some(tc))
     }
 }
 
@@ -310,7 +331,7 @@ mod tests {
         params.max_p = 0.01;
         params.w_q = 1.0;
         change(&mut params);
-        params.build(&site())
+        params.build(&site(), 0).unwrap()
     }
 
     const PACKET: PacketMeta = packet(1000);

@@ -3,13 +3,14 @@
 
 use std::f64::consts::PI;
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw, RateControl};
 use forebay_theory::linear::OperatingPoint;
 use forebay_theory::search::{Conditions, Search};
 use forebay_units::{no_goals, params, Packets, ParamError, ParamValues, Rng, Site, Time};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Verdict};
-use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, RateControl};
 use crate::law_spec::LawSpec;
 use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
@@ -20,7 +21,9 @@ pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
 )
 .with_equation(
     "signal what overflows a virtual queue of capacity C̃;  C̃' = alpha·(gamma·C − λ)",
-);
+)
+.with_reality(BURSTS)
+.with_search(AvqParams::search);
 
 params! {
     /// AVQ, with the defaults of ns-2.35.
@@ -35,7 +38,7 @@ params! {
         virtual_buffer: Packets = Packets(0.0), 0.0 => 1e9;
         /// Count dropped packets as arrivals, as the papers do. ns-2 does not, so without ECN the
         /// carried load comes to gamma.
-        count_drops: bool = true, 0.0 => 1.0;
+        count_drops: bool = true;
     }
 }
 
@@ -89,59 +92,36 @@ pub fn alpha_bound(gamma: f64, point: &OperatingPoint) -> Option<f64> {
     Some(alpha(low)).filter(|alpha| *alpha > 0.0)
 }
 
-impl LawParams for AvqParams {
-    const REALITY: Option<(&'static str, &'static str)> = Some(BURSTS);
-
+impl AvqParams {
     fn search(conditions: &Conditions) -> Search {
         listed(conditions)
     }
+}
 
+impl ConfiguredLaw for AvqParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         virtual_buffer_pkts(self.virtual_buffer, site).map(|_| ())
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Avq {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        Ok(Box::new(Avq {
             params: self.clone(),
             queue: VirtualQueue::new(self.virtual_buffer, self.start_share, site),
             last: Time::ZERO,
-        })
-    }
-
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let link = site.rate.as_bps() as f64 / 8.0;
-        let buffer_pkts = virtual_buffer_pkts(self.virtual_buffer, site)?;
-        // From a length to a rate: each has its unit.
-        let per_length =
-            self.alpha * 1e-9 * 2f64.powi(fixed_point::RATE_BITS - fixed_point::LENGTH_BITS);
-        Ok(Some(Twin {
-            interval: None,
-            config: vec![
-                (
-                    "buffer",
-                    fixed_point::length("virtual_buffer", buffer_pkts, site)?,
-                ),
-                ("gamma", fixed_point::probability(self.gamma)),
-                (
-                    "alpha",
-                    fixed_point::factor("alpha", self.alpha, per_length)?,
-                ),
-                ("count_drops", i64::from(self.count_drops)),
-            ],
-            state: vec![("capacity", fixed_point::rate(self.start_share * link))],
         }))
     }
 
-    /// e-avq eq. (1): C̃' = α(γC − λ).
-    fn rate_control(&self) -> Option<RateControl> {
-        Some(RateControl {
-            utilisation: self.gamma,
-            k_p: 0.0,
-            k_i: self.alpha,
-            k_d: 0.0,
-        })
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
     }
 
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for AvqParams {
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         no_goals(goals)?;
         let model = RateModel::new(self.gamma, &request.point);
@@ -164,6 +144,42 @@ impl LawParams for AvqParams {
         };
         gains.push(("alpha", designed.alpha));
         Ok(Some(Design::of(gains, &designed, &["alpha"], vec![note])))
+    }
+
+    /// e-avq eq. (1): C̃' = α(γC − λ).
+    fn rate_control(&self) -> Option<RateControl> {
+        Some(RateControl {
+            utilisation: self.gamma,
+            k_p: 0.0,
+            k_i: self.alpha,
+            k_d: 0.0,
+        })
+    }
+}
+
+impl FixedPointLaw for AvqParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let link = site.rate.as_bps() as f64 / 8.0;
+        let buffer_pkts = virtual_buffer_pkts(self.virtual_buffer, site)?;
+        // From a length to a rate: each has its unit.
+        let per_length =
+            self.alpha * 1e-9 * 2f64.powi(fixed_point::RATE_BITS - fixed_point::LENGTH_BITS);
+        Ok(Twin {
+            interval: None,
+            config: vec![
+                (
+                    "buffer",
+                    fixed_point::length("virtual_buffer", buffer_pkts, site)?,
+                ),
+                ("gamma", fixed_point::probability(self.gamma)),
+                (
+                    "alpha",
+                    fixed_point::factor("alpha", self.alpha, per_length)?,
+                ),
+                ("count_drops", i64::from(self.count_drops)),
+            ],
+            state: vec![("capacity", fixed_point::rate(self.start_share * link))],
+        })
     }
 }
 
@@ -208,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_capacity_follows_equation_1() {
-        let mut law = AvqParams::defaults().build(&site());
+        let mut law = AvqParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         let mut arrive = |us, bytes| {
             let now = Time::ZERO + Span::from_micros(us);
@@ -255,7 +271,7 @@ mod tests {
     #[test]
     fn arrivals_at_gamma_leave_the_capacity_alone() {
         // A packet of 1000 bytes each 1000/(0.98·3.75e6) s = 272.109 us, for a million of them.
-        let mut law = AvqParams::defaults().build(&site());
+        let mut law = AvqParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         for k in 1..=1_000_000_u64 {
             let now = Time::from_nanos((k as f64 * 1e12 / 3.675e6) as u64);
@@ -268,7 +284,7 @@ mod tests {
     #[test]
     fn what_overflows_the_virtual_queue_is_marked() {
         // Nothing is served at one instant, so of 1000-byte packets just 800 fit.
-        let mut law = AvqParams::defaults().build(&site());
+        let mut law = AvqParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         let verdicts: Vec<_> = (0..802)
             .map(|_| law.on_enqueue(Time::ZERO, &view(0), &packet(1000), &mut rng))

@@ -1,11 +1,11 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::search::{number, time, Conditions, Search};
 use forebay_units::{params, ParamError, Rng, Site, Span, Time, Value};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Verdict};
-use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 
 pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
@@ -15,7 +15,8 @@ pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
 )
 .with_equation(
     "p += increment at an overflow, p −= decrement where the link goes idle, once in freeze_time",
-);
+)
+.with_search(BlueParams::search);
 
 params! {
     /// BLUE. The gains are those of its authors' experiments: fast up, slow down.
@@ -29,7 +30,7 @@ params! {
     }
 }
 
-impl LawParams for BlueParams {
+impl BlueParams {
     /// Fast and slow, with a short and a long freeze; the decrement a tenth, as its authors have it.
     fn search(_conditions: &Conditions) -> Search {
         let setting = |increment: f64, freeze_s: f64| {
@@ -47,6 +48,16 @@ impl LawParams for BlueParams {
             setting(fast, 0.3),
         ])
     }
+}
+
+impl ConfiguredLaw for BlueParams {
+    fn build(&self, _site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        Ok(Box::new(Blue {
+            params: self.clone(),
+            probability: 0.0,
+            last_change: None,
+        }))
+    }
 
     /// A change must have had its effect before the next (Feng et al. 2002, section III).
     fn fitted(&self, rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
@@ -56,8 +67,14 @@ impl LawParams for BlueParams {
         vec![("freeze_time", time(rtt.as_secs_f64(), 4))]
     }
 
-    fn twin(&self, _site: &Site) -> Result<Option<Twin>, ParamError> {
-        Ok(Some(Twin {
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl FixedPointLaw for BlueParams {
+    fn twin(&self, _site: &Site) -> Result<Twin, ParamError> {
+        Ok(Twin {
             interval: None,
             config: vec![
                 ("increment", fixed_point::probability(self.increment)),
@@ -65,14 +82,6 @@ impl LawParams for BlueParams {
                 ("freeze_ns", fixed_point::nanos(self.freeze_time)),
             ],
             state: Vec::new(),
-        }))
-    }
-
-    fn build(&self, _site: &Site) -> Box<dyn Law> {
-        Box::new(Blue {
-            params: self.clone(),
-            probability: 0.0,
-            last_change: None,
         })
     }
 }
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn overflow_raises_idleness_lowers_and_both_wait() {
-        let mut blue = BlueParams::defaults().build(&site());
+        let mut blue = BlueParams::defaults().build(&site(), 0).unwrap();
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let p = |blue: &dyn Law| blue.intensity(&view(0)).unwrap();
         blue.on_overflow(at(10), &view(800)); // the first event has nothing to wait for

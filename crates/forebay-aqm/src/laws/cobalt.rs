@@ -1,13 +1,13 @@
 //! COBALT of CAKE: CoDel that counts down instead of forgetting, and BLUE against flows that do
 //! not answer.
 
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search};
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{params, Bytes, ParamError, Rate, Rng, SetPoint, Site, Span, Time, Value};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Target, Verdict};
-use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::laws::codel::settings;
 
@@ -18,7 +18,8 @@ pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
 )
 .with_equation(
     "CoDel whose count falls step by step below the target;  BLUE's p where the queue overflows",
-);
+)
+.with_search(CobaltParams::search);
 
 /// CAKE.
 pub const CAKE: LawSpec = LAW
@@ -46,10 +47,36 @@ params! {
     }
 }
 
-impl LawParams for CobaltParams {
+impl CobaltParams {
     /// It has no linear model, as CoDel has none.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))
+    }
+}
+
+impl ConfiguredLaw for CobaltParams {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        let fixed = |p: f64| whole_u32(p * 2.0f64.powi(32));
+        let mut law = Cobalt {
+            target: Target::new(self.target, site),
+            interval: self.interval.as_nanos(),
+            increment: fixed(self.increment),
+            decrement: fixed(self.decrement),
+            packet: site.packet,
+            times: Times::default(),
+            count: 0,
+            inverse_root: 0,
+            signalling: false,
+            next: 0,
+            blue: 0,
+            blue_since: 0,
+        };
+        law.times = law.times_at(site.rate, law.target.set_point.pkts(site.rate, site.packet));
+        Ok(Box::new(law))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
     /// The keyword `rtt` of tc-cake(8); the rate it fits to by itself.
@@ -60,6 +87,12 @@ impl LawParams for CobaltParams {
         vec![("interval", time(rtt.as_secs_f64(), 3))]
     }
 
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinuxQdisc for CobaltParams {
     /// tc-cake(8), which has one keyword for target and interval: a twentieth of `rtt`, and `rtt`.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "cake" {
@@ -80,26 +113,6 @@ impl LawParams for CobaltParams {
         }
         tc.time("rtt", "interval", self.interval);
         Ok(Some(tc))
-    }
-
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        let fixed = |p: f64| whole_u32(p * 2.0f64.powi(32));
-        let mut law = Cobalt {
-            target: Target::new(self.target, site),
-            interval: self.interval.as_nanos(),
-            increment: fixed(self.increment),
-            decrement: fixed(self.decrement),
-            packet: site.packet,
-            times: Times::default(),
-            count: 0,
-            inverse_root: 0,
-            signalling: false,
-            next: 0,
-            blue: 0,
-            blue_since: 0,
-        };
-        law.times = law.times_at(site.rate, law.target.set_point.pkts(site.rate, site.packet));
-        Box::new(law)
     }
 }
 
@@ -457,7 +470,7 @@ mod tests {
 
     /// The same packets through both, with the same draws; signals of CoDel and drops of BLUE.
     fn side_by_side(seed: u64, phases: &[Phase], limit: usize) -> (usize, f64) {
-        let mut law = CobaltParams::defaults().build(&site());
+        let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
         // A packet of 1000 bytes at 30 Mbit/s.
         let mut kernel = Kernel {
             interval: 100_000_000,
@@ -537,7 +550,7 @@ mod tests {
     #[test]
     fn a_slow_link_has_room_for_packets_in_transmission() {
         // 1000 bytes at 1 Mbit/s take 8 ms: the target is 12 ms, the interval 107 ms.
-        let mut law = CobaltParams::defaults().build(&site());
+        let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
         let q = QueueView {
             rate: Rate::from_bps(1_000_000),
             ..view(50)

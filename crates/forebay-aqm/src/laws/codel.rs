@@ -1,12 +1,12 @@
 //! CoDel of Nichols, Jacobson, McGregor and Iyengar: signals at departures, ever more often while
 //! packets have waited longer than the target for an interval.
 
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search, Settings};
 use forebay_units::{params, words, Bytes, ParamError, Rng, SetPoint, Site, Span, Time, Value};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Target, Verdict};
-use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 
 pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
@@ -16,7 +16,8 @@ pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
 )
 .with_equation(
     "signal at t, then at t + interval/√count, while every packet has waited longer than target for interval",
-);
+)
+.with_search(CodelParams::search);
 
 /// FQ-CoDel.
 pub const FQ: LawSpec = LAW
@@ -55,7 +56,7 @@ params! {
         ce_threshold: Span = Span::ZERO, 0.0 => 60.0;
         /// "fixed" counts ticks of 1024 ns and takes 1/√count by Newton's method in 16 bits, as
         /// Linux does; "exact" is RFC 8289's pseudocode in nanoseconds.
-        arithmetic: Arithmetic = Arithmetic::Fixed, 0.0 => 1.0;
+        arithmetic: Arithmetic = Arithmetic::Fixed;
     }
 }
 
@@ -77,11 +78,44 @@ pub fn settings(conditions: &Conditions) -> Vec<Settings> {
     both.map(setting).collect()
 }
 
-impl LawParams for CodelParams {
+impl CodelParams {
     /// It has no linear model: the time between signals, not their probability, is what it sets,
     /// and it does so by the time for which the delay has been above the target.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))
+    }
+}
+
+impl ConfiguredLaw for CodelParams {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        let clock = Clock(match self.arithmetic {
+            Arithmetic::Fixed => 10, // CODEL_SHIFT
+            Arithmetic::Exact => 0,
+        });
+        let ce_threshold = clock.span(self.ce_threshold);
+        Ok(Box::new(Codel {
+            arithmetic: self.arithmetic,
+            clock,
+            target: Target::new(self.target, site),
+            interval: clock.span(self.interval).max(1),
+            least_backlog: match self.least_backlog {
+                Bytes(0) => site.packet.0,
+                Bytes(bytes) => bytes,
+            },
+            ce_threshold: (self.ce_threshold > Span::ZERO).then_some(ce_threshold),
+            count: 0,
+            last_count: 0,
+            inverse_root: 0,
+            signalling: false,
+            first_above: None,
+            next: 0,
+            delay: 0,
+            dropped: None,
+        }))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
     /// A target below the time of a packet signals whenever one waits (RFC 8290 section 5.2.1),
@@ -105,6 +139,12 @@ impl LawParams for CodelParams {
         found
     }
 
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinuxQdisc for CodelParams {
     /// tc-codel(8) and tc-fq_codel(8).
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let mut tc = match queue {
@@ -122,33 +162,6 @@ impl LawParams for CodelParams {
         }
         tc.ecn(site);
         Ok(Some(tc))
-    }
-
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        let clock = Clock(match self.arithmetic {
-            Arithmetic::Fixed => 10, // CODEL_SHIFT
-            Arithmetic::Exact => 0,
-        });
-        let ce_threshold = clock.span(self.ce_threshold);
-        Box::new(Codel {
-            arithmetic: self.arithmetic,
-            clock,
-            target: Target::new(self.target, site),
-            interval: clock.span(self.interval).max(1),
-            least_backlog: match self.least_backlog {
-                Bytes(0) => site.packet.0,
-                Bytes(bytes) => bytes,
-            },
-            ce_threshold: (self.ce_threshold > Span::ZERO).then_some(ce_threshold),
-            count: 0,
-            last_count: 0,
-            inverse_root: 0,
-            signalling: false,
-            first_above: None,
-            next: 0,
-            delay: 0,
-            dropped: None,
-        })
     }
 }
 
@@ -553,7 +566,7 @@ mod tests {
             ce_threshold,
             ..CodelParams::defaults()
         };
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let mut kernel = Kernel {
             target: (5_000_000u64 >> 10) as u32,
             interval: (100_000_000u64 >> 10) as u32,
@@ -617,7 +630,7 @@ mod tests {
 
     /// Every 1 ms a packet leaves that waited `delay_ms`, out of a long queue.
     fn signal_times(params: &CodelParams, delay_ms: u64, until_ms: u64) -> Vec<u64> {
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let p = PacketMeta {
             sojourn: Span::from_millis(delay_ms),
             signal: Signal::Mark,
@@ -656,7 +669,7 @@ mod tests {
     fn a_short_queue_or_delay_is_left_alone() {
         let params = CodelParams::defaults();
         assert!(signal_times(&params, 4, 3000).is_empty());
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let p = PacketMeta {
             sojourn: Span::from_millis(50),
             ..packet(1000)

@@ -1,17 +1,18 @@
 //! DropTail: no law at all; the buffer alone decides.
 
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_units::{params, Buffer, ParamError, Site};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, QueueView};
-use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 
 pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(
     "droptail",
     "DropTail: drop arrivals when the buffer is full",
     "RFC 7567, section 2.1",
-);
+)
+.into_baseline();
 
 params! {
     /// DropTail has no parameters.
@@ -36,13 +37,17 @@ impl FluidLaw for DropTail {
     }
 }
 
-impl LawParams for DropTailParams {
-    const BASELINE: bool = true;
-
-    fn build(&self, _site: &Site) -> Box<dyn Law> {
-        Box::new(DropTail)
+impl ConfiguredLaw for DropTailParams {
+    fn build(&self, _site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        Ok(Box::new(DropTail))
     }
 
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinuxQdisc for DropTailParams {
     /// tc-pfifo(8), or tc-bfifo(8) under a buffer in bytes.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "fifo" {

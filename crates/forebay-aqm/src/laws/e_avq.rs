@@ -4,8 +4,8 @@
 use forebay_theory::search::{Conditions, Search};
 use forebay_units::{params, Packets, ParamError, Rng, Site, Span, Time};
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Verdict};
-use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
@@ -16,7 +16,9 @@ pub const LAW: LawSpec = LawSpec::of::<EAvqParams>(
 )
 .with_equation(
     "signal what overflows a virtual queue of capacity C̃;  ΔC̃ = gain·(w_1·e + w_2·Δe + w_3·Δ²e);  e = gamma·C − λ",
-);
+)
+.with_reality(BURSTS)
+.with_search(EAvqParams::search);
 
 params! {
     /// E-AVQ at the paper's values. Rates inside are in bytes per second: only at that scale do
@@ -51,13 +53,13 @@ params! {
     }
 }
 
-impl LawParams for EAvqParams {
-    const REALITY: Option<(&'static str, &'static str)> = Some(BURSTS);
-
+impl EAvqParams {
     fn search(conditions: &Conditions) -> Search {
         listed(conditions)
     }
+}
 
+impl ConfiguredLaw for EAvqParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.w_1 + self.w_2 + self.w_3 <= 0.0 {
             return Err(ParamError::new("w_1", self.w_1, "a weight above zero"));
@@ -65,9 +67,10 @@ impl LawParams for EAvqParams {
         virtual_buffer_pkts(self.virtual_buffer, site).map(|_| ())
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
         let queue = VirtualQueue::new(self.virtual_buffer, self.start_share, site);
-        Box::new(EAvq {
+        Ok(Box::new(EAvq {
             gamma: self.gamma,
             window: self.window,
             neuron: Neuron::new(self, queue.capacity_bytes_per_s()),
@@ -75,7 +78,7 @@ impl LawParams for EAvqParams {
             window_start: Time::ZERO,
             window_bytes: 0.0,
             arrival_bytes_per_s: 0.0,
-        })
+        }))
     }
 }
 
@@ -259,7 +262,7 @@ mod tests {
         let mut params = EAvqParams::defaults();
         params.window = Span::from_millis(1);
         params.start_share = 0.2;
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         for us in [0, 500, 1000] {
             let now = Time::ZERO + Span::from_micros(us);
@@ -275,7 +278,7 @@ mod tests {
     fn a_window_of_zero_acts_on_every_gap() {
         let mut params = EAvqParams::defaults();
         params.window = Span::ZERO;
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         for (us, want) in [(0, 0.0), (500, 4e6), (1500, 1e6)] {
             let now = Time::ZERO + Span::from_micros(us);

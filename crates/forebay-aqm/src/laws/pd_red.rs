@@ -1,18 +1,15 @@
 //! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{Average, LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, Conditions, Search, Space};
-use forebay_units::{
-    params, Packets, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span, Time,
-};
+use forebay_units::{params, Packets, ParamError, ParamValues, Params, SetPoint, Site, Span, Time};
 
 use crate::clock::{state_of, Errors, State};
+use crate::configured_law::{fits_buffer, needs_packet_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{Law, QueueView, Target};
-use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams,
-};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::laws::red::{signals_per_probability, Red, RedParams};
@@ -23,7 +20,10 @@ pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
     "PD-RED: RED whose max_p follows proportional-derivative control of the average queue",
     "Sun et al. 2003; pd-red eq. (1), (3)",
 )
-.with_equation("RED;  max_p += k_p·e_k + k_d·(e_k − e_{k−1});  e = (avg − target)/buffer");
+.with_equation("RED;  max_p += k_p·e_k + k_d·(e_k − e_{k−1});  e = (avg − target)/buffer")
+.with_goals(PiGoals::SPECS)
+.slowed_by("beta")
+.with_search(PdRedParams::search);
 
 params! {
     /// PD-RED: RED's parameters and the controller's, all at the paper's values.
@@ -46,13 +46,13 @@ params! {
         w_q: f64 = 0.002, 1e-12 => 1.0;
         /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
         /// max_p, as in ns-2.35, which can trap the average above max_th; so not by default.
-        gentle: bool = false, 0.0 => 1.0;
+        gentle: bool = false;
         /// Space signals by at least 1/p packets.
-        wait: bool = true, 0.0 => 1.0;
+        wait: bool = true;
         /// Average bytes instead of packets.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
         /// Signal a packet with a probability in proportion to its size.
-        by_size: bool = false, 0.0 => 1.0;
+        by_size: bool = false;
     }
 }
 
@@ -94,14 +94,40 @@ impl PdRedParams {
     }
 }
 
-impl LawParams for PdRedParams {
+impl PdRedParams {
+    fn search(conditions: &Conditions) -> Search {
+        let law = PdRedParams::defaults();
+        let (path, interval_s) = (law.path(conditions.buffer_pkts), law.interval.as_secs_f64());
+        let axes = [
+            conditions.target(),
+            conditions.k_p(),
+            conditions.zero(),
+            conditions.weight(),
+        ];
+        // The controller's proportional term is an integral, and its derivative proportional.
+        Search::Space(Space::with_target(axes, move |x| {
+            let (min_th, max_th) = PdRedParams::thresholds(x["target"]);
+            vec![
+                ("target", packets(x["target"])),
+                ("k_p", number(x["k_p"] * x["zero"] * interval_s / path)),
+                ("k_d", number(x["k_p"] / path)),
+                ("min_th", packets(min_th)),
+                ("max_th", packets(max_th)),
+                ("w_q", number(x["w_q"])),
+            ]
+        }))
+    }
+}
+
+impl ConfiguredLaw for PdRedParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         needs_packet_buffer("target", self.target, site)?;
         fits_buffer("target", self.target, site)?;
         self.red().check(site)
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
         let tuner = PdTuner {
             target: Target::new(self.target, site),
             buffer_pkts: site.buffer_pkts,
@@ -109,27 +135,23 @@ impl LawParams for PdRedParams {
             gains: self.coefficients(),
             state: Difference::starting_at(self.max_p),
         };
-        Box::new(Tuned::new(Red::new(self.red(), site), tuner))
+        Ok(Box::new(Tuned::new(Red::new(self.red(), site), tuner)))
     }
 
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let Coefficients { a, b, .. } = self.coefficients();
-        let target_pkts = site.pkts(self.target);
-        let gain = |key, k| fixed_point::difference_gain(key, k / site.buffer_pkts, site);
-        let red = self.red();
-        let mut config = red.twin_config(site)?;
-        config.extend([
-            ("target", fixed_point::length("target", target_pkts, site)?),
-            ("a", gain("k_p", a)?),
-            ("b", gain("k_d", b)?),
-        ]);
-        Ok(Some(Twin {
-            interval: Some(self.interval),
-            config,
-            state: Red::new(red, site).twin_state(),
-        }))
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PdRedParams {
     /// p_b = max_p·(x − min_th)/(max_th − min_th): RED's own slope with max_p as it must be at
     /// rest, and the controller's path through max_p. The controller integrates, so the average
     /// rests at the target.
@@ -167,32 +189,6 @@ impl LawParams for PdRedParams {
             ..LoopFilter::sampled(target_pkts, self.coefficients().sampled(interval_s, path))
         })
     }
-
-    fn search(conditions: &Conditions) -> Search {
-        let law = PdRedParams::defaults();
-        let (path, interval_s) = (law.path(conditions.buffer_pkts), law.interval.as_secs_f64());
-        let axes = [
-            conditions.target(),
-            conditions.k_p(),
-            conditions.zero(),
-            conditions.weight(),
-        ];
-        // The controller's proportional term is an integral, and its derivative proportional.
-        Search::Space(Space::with_target(axes, move |x| {
-            let (min_th, max_th) = PdRedParams::thresholds(x["target"]);
-            vec![
-                ("target", packets(x["target"])),
-                ("k_p", number(x["k_p"] * x["zero"] * interval_s / path)),
-                ("k_d", number(x["k_p"] / path)),
-                ("min_th", packets(min_th)),
-                ("max_th", packets(max_th)),
-                ("w_q", number(x["w_q"])),
-            ]
-        }))
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("beta");
-    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
     /// controller of the average, and get PI's gains. The average is made at least ten times as
@@ -251,6 +247,26 @@ impl LawParams for PdRedParams {
     }
 }
 
+impl FixedPointLaw for PdRedParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let Coefficients { a, b, .. } = self.coefficients();
+        let target_pkts = site.pkts(self.target);
+        let gain = |key, k| fixed_point::difference_gain(key, k / site.buffer_pkts, site);
+        let red = self.red();
+        let mut config = red.twin_config(site)?;
+        config.extend([
+            ("target", fixed_point::length("target", target_pkts, site)?),
+            ("a", gain("k_p", a)?),
+            ("b", gain("k_d", b)?),
+        ]);
+        Ok(Twin {
+            interval: Some(self.interval),
+            config,
+            state: Red::new(red, site).twin_state(),
+        })
+    }
+}
+
 struct PdTuner {
     target: Target,
     buffer_pkts: f64,
@@ -306,7 +322,7 @@ mod tests {
     fn max_p_moves_by_hand_computed_steps() {
         let mut params = PdRedParams::defaults();
         params.w_q = 1.0; // the average is then the queue at the last arrival
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         let mut sample = |packets| {
             law.on_enqueue(Time::ZERO, &view(packets), &packet(1000), &mut rng);

@@ -1,13 +1,14 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
-use forebay_linux_tc::fixed_point::Twin;
+use forebay_linux_tc::fixed_point::{FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{self, packets, Conditions, Search, Space};
-use forebay_units::{params, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span};
+use forebay_units::{params, ParamError, ParamValues, Params, SetPoint, Site, Span};
 
+use crate::configured_law::{fits_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, QueueControl};
 use crate::law::{Law, Scale, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::periodic::Periodic;
 
@@ -16,7 +17,10 @@ pub const LAW: LawSpec = LawSpec::of::<PiParams>(
     "PI: proportional-integral control of the queue length",
     "Hollot et al. 2002; pi-pd eq. (3), Table 1; staqm eq. (3)",
 )
-.with_equation("p_k = p_{k−1} + a·e_k − b·e_{k−1};  e = q − target");
+.with_equation("p_k = p_{k−1} + a·e_k − b·e_{k−1};  e = q − target")
+.with_goals(PiGoals::SPECS)
+.slowed_by("beta")
+.with_search(PiParams::search);
 
 params! {
     /// PI in the form p(k) = p(k−1) + a·(q_k − target) − b·(q_{k−1} − target).
@@ -30,7 +34,7 @@ params! {
         /// Time between two samples; the default is 160 Hz.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
         /// Count the queue in bytes, in units of the link's usual packet.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
     }
 }
 
@@ -95,7 +99,19 @@ pub fn design(point: &OperatingPoint) -> (f64, f64) {
     gains(point.tcp_pole() * point.rtt_s, point)
 }
 
-impl LawParams for PiParams {
+impl PiParams {
+    fn search(conditions: &Conditions) -> Search {
+        let interval_s = PiParams::defaults().interval.as_secs_f64();
+        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
+        Search::Space(Space::with_target(axes, move |x| {
+            let k = Coefficients::pid(x["k_p"], x["k_p"] * x["zero"], 0.0, interval_s);
+            let (a, b) = search::gains(k.a.min(1.0), k.b.clamp(0.0, 1.0));
+            vec![("target", packets(x["target"])), ("a", a), ("b", b)]
+        }))
+    }
+}
+
+impl ConfiguredLaw for PiParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.b > self.a {
             // b > a turns the integral's sign: a long queue would lower p.
@@ -108,32 +124,36 @@ impl LawParams for PiParams {
         fits_buffer("target", self.target, site)
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
         let gains = Coefficients {
             a: self.a,
             b: self.b,
             c: 0.0,
         };
         let scale = Scale::new(site, self.queue_in_bytes);
-        Box::new(Periodic::new(QueueControl::new(
+        Ok(Box::new(Periodic::new(QueueControl::new(
             gains,
             Target::new(self.target, site),
             self.interval,
             scale,
-        )))
+        ))))
     }
 
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let gains = Coefficients {
-            a: self.a,
-            b: self.b,
-            c: 0.0,
-        };
-        gains
-            .twin(site.pkts(self.target), self.interval, site)
-            .map(Some)
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PiParams {
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.a,
@@ -143,19 +163,6 @@ impl LawParams for PiParams {
         let filter = gains.sampled(self.interval.as_secs_f64(), 1.0);
         LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
     }
-
-    fn search(conditions: &Conditions) -> Search {
-        let interval_s = PiParams::defaults().interval.as_secs_f64();
-        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
-        Search::Space(Space::with_target(axes, move |x| {
-            let k = Coefficients::pid(x["k_p"], x["k_p"] * x["zero"], 0.0, interval_s);
-            let (a, b) = search::gains(k.a.min(1.0), k.b.clamp(0.0, 1.0));
-            vec![("target", packets(x["target"])), ("a", a), ("b", b)]
-        }))
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("beta");
-    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
@@ -175,6 +182,17 @@ impl LawParams for PiParams {
     }
 }
 
+impl FixedPointLaw for PiParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let gains = Coefficients {
+            a: self.a,
+            b: self.b,
+            c: 0.0,
+        };
+        gains.twin(site.pkts(self.target), self.interval, site)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +201,7 @@ mod tests {
 
     #[test]
     fn follows_the_difference_equation() {
-        let mut pi = PiParams::defaults().build(&site());
+        let mut pi = PiParams::defaults().build(&site(), 0).unwrap();
         let mut sample = |packets| {
             pi.handle_timeout(pi.poll_timeout().unwrap(), &view(packets));
             pi.intensity(&view(packets)).unwrap()

@@ -1,17 +1,18 @@
 //! PI2 of De Schepper, Bondarenko, Tsang and Briscoe: a PI controller of the queuing delay whose
 //! output is squared for classic traffic, and taken as it is for scalable traffic.
 
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{pi_on_delay, Conditions, Search};
 use forebay_units::{
-    params, Bytes, ParamError, ParamSpec, ParamValues, Params, Rng, SetPoint, Site, Span, Time,
+    params, Bytes, ParamError, ParamValues, Params, Rng, SetPoint, Site, Span, Time,
 };
 
 use crate::clock::{state_of, Errors, State};
+use crate::configured_law::ConfiguredLaw;
 use crate::difference::{Coefficients, Difference};
 use crate::law::{Ecn, FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Target, Verdict};
-use crate::law_params::{Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
 use crate::periodic::{Controller, Periodic, Sample};
@@ -21,7 +22,10 @@ pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
     "PI2: the square of a PI controller of the queuing delay, and its root for scalable flows",
     "De Schepper et al., CoNEXT 2016; RFC 9332 appendix A; defaults of Linux (sch_dualpi2.c)",
 )
-.with_equation("p = p'²;  p' += alpha·(d_k − target) + beta·(d_k − d_{k−1});  d = queuing delay");
+.with_equation("p = p'²;  p' += alpha·(d_k − target) + beta·(d_k − d_{k−1});  d = queuing delay")
+.with_goals(PieGoals::SPECS)
+.slowed_by("crossover")
+.with_search(Pi2Params::search);
 
 /// DualPI2.
 pub const DUAL: LawSpec = LAW.in_queue(
@@ -50,36 +54,32 @@ params! {
     }
 }
 
-impl LawParams for Pi2Params {
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Pi2(Periodic::new(Root::new(self, site))))
+impl Pi2Params {
+    fn search(conditions: &Conditions) -> Search {
+        // RFC 9332 appendix A.1 has 0.3/R.
+        pi_on_delay(conditions, Pi2Params::defaults().interval, 0.03, 3.0)
+    }
+}
+
+impl ConfiguredLaw for Pi2Params {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        Ok(Box::new(Pi2(Periodic::new(Root::new(self, site)))))
     }
 
-    /// tc-dualpi2(8).
-    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
-        if queue != "dualpi2" {
-            return Ok(None);
-        }
-        let mut tc = Tc::new("dualpi2");
-        tc.always_marks(site)?;
-        tc.backlog("least_backlog", self.least_backlog, 2, site)?;
-        tc.limit(site);
-        tc.delay("target", "target", self.target, site);
-        tc.time("tupdate", "interval", self.interval);
-        for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
-            let (word, taken) = linux_gain(gain);
-            if taken <= 0.0 && gain > 0.0 || word > 256.0 {
-                let allowed = "0.004 to 256 in Linux's dualpi2";
-                return Err(ParamError::new(key, gain, allowed));
-            }
-            if (taken - gain).abs() > 1e-6 * gain {
-                tc.round(key, gain, taken);
-            }
-            tc.pair(key, format!("{word:.6}"));
-        }
-        Ok(Some(tc))
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for Pi2Params {
     /// Near p' the square has the slope 2p', whatever the load: classic traffic, TCP.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let capacity = site.rate.packets_per_sec(site.packet);
@@ -96,18 +96,6 @@ impl LawParams for Pi2Params {
             ..LoopFilter::sampled(resting.queue_pkts, filter)
         })
     }
-
-    fn coupling(&self) -> Option<f64> {
-        Some(self.coupling)
-    }
-
-    fn search(conditions: &Conditions) -> Search {
-        // RFC 9332 appendix A.1 has 0.3/R.
-        pi_on_delay(conditions, Pi2Params::defaults().interval, 0.03, 3.0)
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("crossover");
-    const GOALS: &'static [ParamSpec] = PieGoals::SPECS;
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PieGoals::read(goals)?;
@@ -135,6 +123,37 @@ impl LawParams for Pi2Params {
                 ),
             ],
         )))
+    }
+
+    fn coupling(&self) -> Option<f64> {
+        Some(self.coupling)
+    }
+}
+
+impl LinuxQdisc for Pi2Params {
+    /// tc-dualpi2(8).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        if queue != "dualpi2" {
+            return Ok(None);
+        }
+        let mut tc = Tc::new("dualpi2");
+        tc.always_marks(site)?;
+        tc.backlog("least_backlog", self.least_backlog, 2, site)?;
+        tc.limit(site);
+        tc.delay("target", "target", self.target, site);
+        tc.time("tupdate", "interval", self.interval);
+        for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
+            let (word, taken) = linux_gain(gain);
+            if taken <= 0.0 && gain > 0.0 || word > 256.0 {
+                let allowed = "0.004 to 256 in Linux's dualpi2";
+                return Err(ParamError::new(key, gain, allowed));
+            }
+            if (taken - gain).abs() > 1e-6 * gain {
+                tc.round(key, gain, taken);
+            }
+            tc.pair(key, format!("{word:.6}"));
+        }
+        Ok(Some(tc))
     }
 }
 
@@ -369,7 +388,7 @@ mod tests {
                 ..Pi2Params::defaults()
             };
             assert!((params.alpha - 0.16).abs() < 1e-3 && (params.beta - 3.2).abs() < 5e-3);
-            let mut law = params.build(&site());
+            let mut law = params.build(&site(), 0).unwrap();
             for (k, delay_us) in (100..).zip(delays_us) {
                 let now = Time::ZERO + Span::from_millis(16 * k);
                 if k == 100 {
@@ -435,7 +454,7 @@ mod tests {
             target: SetPoint::Delay(Span::from_millis(5)),
             ..Pi2Params::defaults()
         };
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let mut sample = |ms: u64, delay_us| {
             let now = Time::ZERO + Span::from_millis(ms);
             law.handle_timeout(now, &waiting(now, delay_us));

@@ -3,15 +3,16 @@
 
 use std::f64::consts::FRAC_PI_2;
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, time, Conditions, Search, Space};
-use forebay_units::{params, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span};
+use forebay_units::{params, ParamError, ParamValues, Params, SetPoint, Site, Span};
 
 use crate::clock::{state_of, Errors, State};
+use crate::configured_law::{needs_packet_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{Law, Target};
-use crate::law_params::{needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::periodic::{Controller, Periodic, Sample};
 
@@ -22,7 +23,9 @@ pub const LAW: LawSpec = LawSpec::of::<PiPdParams>(
 )
 .with_equation(
     "p += alpha·(e_k + e_{k−1})/(2·target), or, as q crosses the target, alpha·(predicted e_{k+1})/(buffer − target)",
-);
+)
+.with_goals(PiPdGoals::SPECS)
+.with_search(PiPdParams::search);
 
 params! {
     /// PI-PD: one gain and one sampling time.
@@ -81,7 +84,24 @@ pub fn alpha_bound(target_pkts: f64, interval_s: f64, point: &OperatingPoint) ->
     2.0 * target_pkts / (plant * x.cos() / x)
 }
 
-impl LawParams for PiPdParams {
+impl PiPdParams {
+    fn search(conditions: &Conditions) -> Search {
+        let (_, fastest) = conditions.capacities_pkts_per_s();
+        let (shortest_s, _) = conditions.rtts_s();
+        let longest_s = PiPdParams::defaults().interval.as_secs_f64();
+        let axes = [conditions.target(), conditions.k_p()];
+        Search::Space(Space::with_target(axes, move |x| {
+            let interval_s = interval_s(x["target"], fastest, shortest_s).min(longest_s);
+            vec![
+                ("target", packets(x["target"])),
+                ("alpha", number((x["k_p"] * x["target"]).min(1.0))),
+                ("interval", time(interval_s.max(1e-3), 4)),
+            ]
+        }))
+    }
+}
+
+impl ConfiguredLaw for PiPdParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         needs_packet_buffer("target", self.target, site)?;
         let target_pkts = site.pkts(self.target);
@@ -97,36 +117,25 @@ impl LawParams for PiPdParams {
         Err(ParamError::new("target", found, allowed))
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Periodic::new(self.controller(site)))
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        Ok(Box::new(Periodic::new(self.controller(site))))
     }
 
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let target_pkts = site.pkts(self.target);
-        let gain = |per_packet| fixed_point::gain("alpha", per_packet, site);
-        let length = |key, pkts| fixed_point::length(key, pkts, site);
-        Ok(Some(Twin {
-            interval: Some(self.interval),
-            config: vec![
-                ("target", length("target", target_pkts)?),
-                (
-                    "a",
-                    fixed_point::difference_gain(
-                        "alpha",
-                        pi_gains(self.alpha, target_pkts).a,
-                        site,
-                    )?,
-                ),
-                (
-                    "crossing",
-                    gain(self.alpha / (site.buffer_pkts - target_pkts))?,
-                ),
-                ("buffer", length("buffer", site.buffer_pkts)?),
-            ],
-            state: Vec::new(),
-        }))
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
     }
 
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PiPdParams {
     /// PI (11): on one side of the set-point the law is linear, and of a slow oscillation only two
     /// samples a period fall to PD (15), whose γ̂ is a ratio of samples: no linear model has it.
     fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
@@ -137,23 +146,6 @@ impl LawParams for PiPdParams {
             ..LoopFilter::sampled(target_pkts, filter)
         })
     }
-
-    fn search(conditions: &Conditions) -> Search {
-        let (_, fastest) = conditions.capacities_pkts_per_s();
-        let (shortest_s, _) = conditions.rtts_s();
-        let longest_s = PiPdParams::defaults().interval.as_secs_f64();
-        let axes = [conditions.target(), conditions.k_p()];
-        Search::Space(Space::with_target(axes, move |x| {
-            let interval_s = interval_s(x["target"], fastest, shortest_s).min(longest_s);
-            vec![
-                ("target", packets(x["target"])),
-                ("alpha", number((x["k_p"] * x["target"]).min(1.0))),
-                ("interval", time(interval_s.max(1e-3), 4)),
-            ]
-        }))
-    }
-
-    const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiPdGoals::read(goals)?;
@@ -196,6 +188,34 @@ impl LawParams for PiPdParams {
                 ),
             ],
         )))
+    }
+}
+
+impl FixedPointLaw for PiPdParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let target_pkts = site.pkts(self.target);
+        let gain = |per_packet| fixed_point::gain("alpha", per_packet, site);
+        let length = |key, pkts| fixed_point::length(key, pkts, site);
+        Ok(Twin {
+            interval: Some(self.interval),
+            config: vec![
+                ("target", length("target", target_pkts)?),
+                (
+                    "a",
+                    fixed_point::difference_gain(
+                        "alpha",
+                        pi_gains(self.alpha, target_pkts).a,
+                        site,
+                    )?,
+                ),
+                (
+                    "crossing",
+                    gain(self.alpha / (site.buffer_pkts - target_pkts))?,
+                ),
+                ("buffer", length("buffer", site.buffer_pkts)?),
+            ],
+            state: Vec::new(),
+        })
     }
 }
 

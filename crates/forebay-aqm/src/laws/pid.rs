@@ -1,13 +1,14 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
-use forebay_linux_tc::fixed_point::Twin;
+use forebay_linux_tc::fixed_point::{FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, Conditions, Search, Space};
-use forebay_units::{params, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span};
+use forebay_units::{params, ParamError, ParamValues, Params, SetPoint, Site, Span};
 
+use crate::configured_law::{fits_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, QueueControl};
 use crate::law::{Law, Scale, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::periodic::Periodic;
 
@@ -16,7 +17,10 @@ pub const LAW: LawSpec = LawSpec::of::<PidParams>(
     "PID: proportional-integral-derivative control of the queue length",
     "Ryu and Rump 2004; pi-pd eq. (6), (16), Table 1",
 )
-.with_equation("p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = q − target");
+.with_equation("p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = q − target")
+.with_goals(PidGoals::SPECS)
+.slowed_by("tuning")
+.with_search(PidParams::search);
 
 params! {
     /// PID on the error q − target, digitised with Tustin's rule and the backward difference.
@@ -133,36 +137,7 @@ pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
     ))
 }
 
-impl LawParams for PidParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
-        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
-        Box::new(Periodic::new(QueueControl::new(
-            gains,
-            Target::new(self.target, site),
-            self.interval,
-            Scale::new(site, false),
-        )))
-    }
-
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
-        gains
-            .twin(site.pkts(self.target), self.interval, site)
-            .map(Some)
-    }
-
-    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-        let interval_s = self.interval.as_secs_f64();
-        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
-        let filter = gains.sampled(interval_s, 1.0);
-        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
-    }
-
+impl PidParams {
     fn search(conditions: &Conditions) -> Search {
         let axes = [
             conditions.target(),
@@ -179,9 +154,45 @@ impl LawParams for PidParams {
             ]
         }))
     }
+}
 
-    const SLOWED_BY: Option<&'static str> = Some("tuning");
-    const GOALS: &'static [ParamSpec] = PidGoals::SPECS;
+impl ConfiguredLaw for PidParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        fits_buffer("target", self.target, site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        Ok(Box::new(Periodic::new(QueueControl::new(
+            gains,
+            Target::new(self.target, site),
+            self.interval,
+            Scale::new(site, false),
+        ))))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PidParams {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let interval_s = self.interval.as_secs_f64();
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
+        let filter = gains.sampled(interval_s, 1.0);
+        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
+    }
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PidGoals::read(goals)?;
@@ -219,6 +230,13 @@ impl LawParams for PidParams {
     }
 }
 
+impl FixedPointLaw for PidParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        gains.twin(site.pkts(self.target), self.interval, site)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_held_error_is_answered_by_hand_computed_steps() {
-        let mut law = PidParams::defaults().build(&site());
+        let mut law = PidParams::defaults().build(&site(), 0).unwrap();
         let mut p = Vec::new();
         for _ in 0..3 {
             law.handle_timeout(law.poll_timeout().unwrap(), &view(300));

@@ -5,19 +5,16 @@
 //! error relative to the buffer, as the text has it, they hardly signal: times the buffer in
 //! packets, PI and PID hold their target.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{Average, LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, Conditions, Search, Space};
-use forebay_units::{
-    params, Packets, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span,
-};
+use forebay_units::{params, Packets, ParamError, ParamValues, Params, SetPoint, Site, Span};
 
 use crate::clock::{state_of, Errors, State};
+use crate::configured_law::{fits_buffer, needs_packet_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Target};
-use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams,
-};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
@@ -32,7 +29,11 @@ macro_rules! averaged {
     ) => {
         pub const $law: LawSpec =
             LawSpec::of::<$params>($kind, $title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1")
-                .with_equation($equation);
+                .with_equation($equation)
+                .with_goals($goals::SPECS)
+                .with_search(|conditions| {
+                    Search::Space(space(conditions, &[$( stringify!($gain) ),+]))
+                });
 
         params! {
             /// A controller of the averaged queue; gains act on (average − target)/buffer.
@@ -47,36 +48,47 @@ macro_rules! averaged {
                 /// Weight of a new queue length in the average.
                 w_q: f64 = 0.05, 1e-12 => 1.0;
                 /// Average the queue at the samples instead of at every arrival, as RED does.
-                average_at_samples: bool = false, 0.0 => 1.0;
+                average_at_samples: bool = false;
                 $( $(#[doc = $doc])+ $gain: f64 = $default, 0.0 => 1e6; )+
                 /// Time between two samples.
                 interval: Span = $interval, 1e-6 => 60.0;
             }
         }
 
-        impl LawParams for $params {
+        impl ConfiguredLaw for $params {
             fn check(&self, site: &Site) -> Result<(), ParamError> {
                 needs_packet_buffer("target", self.target, site)?;
                 fits_buffer("target", self.target, site)
             }
 
-            fn build(&self, site: &Site) -> Box<dyn Law> {
-                Box::new(Periodic::new(self.averaged(site)))
+            fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+                self.check(site)?;
+                Ok(Box::new(Periodic::new(self.averaged(site))))
             }
 
-            fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-                self.averaged(site).twin(site).map(Some)
+            fn set_point(&self) -> Option<SetPoint> {
+                Some(self.target)
             }
 
+            fn theory(&self) -> Option<&dyn LinearLaw> {
+                Some(self)
+            }
+
+            fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+                Some(self)
+            }
+        }
+
+        impl FixedPointLaw for $params {
+            fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+                self.averaged(site).twin(site)
+            }
+        }
+
+        impl LinearLaw for $params {
             fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
                 self.averaged(site).linear(point, site)
             }
-
-            fn search(conditions: &Conditions) -> Search {
-                Search::Space(space(conditions, &[$( stringify!($gain) ),+]))
-            }
-
-            const GOALS: &'static [ParamSpec] = $goals::SPECS;
 
             fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
                 let (gains, note) = $goals::read(goals)?.$rule(&request.point)?;
@@ -463,7 +475,7 @@ mod tests {
 
     #[test]
     fn the_average_moves_at_arrivals() {
-        let mut law = PidAvgParams::defaults().build(&site());
+        let mut law = PidAvgParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         for _ in 0..2 {
             law.on_enqueue(Time::ZERO, &view(100), &packet(1000), &mut rng);
@@ -489,7 +501,7 @@ mod tests {
         params.min_th = Packets(20.0);
         params.w_q = 1.0;
         params.average_at_samples = true;
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         law.handle_timeout(law.poll_timeout().unwrap(), &view(700));
         assert_eq!(law.intensity(&view(21)), Some(1.0));
         assert_eq!(law.intensity(&view(20)), Some(0.0));

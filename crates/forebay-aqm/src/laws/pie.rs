@@ -3,19 +3,20 @@
 
 use std::cmp::Ordering;
 
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{pi_on_delay, Conditions, Search, Settings};
 use forebay_units::cast::whole_u64;
 use forebay_units::{
-    params, words, Bytes, ParamError, ParamSpec, ParamType, ParamValues, Params, Rng, SetPoint,
-    Site, Span, Time,
+    params, words, Bytes, ParamError, ParamType, ParamValues, Params, Rng, SetPoint, Site, Span,
+    Time,
 };
 
 use crate::clock::{self, State, Ticking};
+use crate::configured_law::ConfiguredLaw;
 use crate::difference::Coefficients;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Target, Verdict};
-use crate::law_params::{Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 
 pub const LAW: LawSpec = LawSpec::of::<PieParams>(
@@ -25,7 +26,10 @@ pub const LAW: LawSpec = LawSpec::of::<PieParams>(
 )
 .with_equation(
     "p += alpha·(d_k − target) + beta·(d_k − d_{k−1}), times a factor that falls with p;  d = queuing delay",
-);
+)
+.with_goals(PieGoals::SPECS)
+.slowed_by("crossover")
+.with_search(PieParams::search);
 
 /// FQ-PIE.
 pub const FQ: LawSpec = LAW
@@ -72,9 +76,9 @@ params! {
         max_burst: Span = Span::from_millis(150), 0.0 => 60.0;
         /// The time between departures uses up the burst allowance, as in Linux; false: each
         /// change of the probability takes an interval (RFC 8033 section 4.4).
-        burst_by_departures: bool = true, 0.0 => 1.0;
+        burst_by_departures: bool = true;
         /// How the delay is estimated.
-        estimator: Estimator = Estimator::Timestamp, 0.0 => 1.0;
+        estimator: Estimator = Estimator::Timestamp;
         /// Backlog below which nothing is signalled; 0B takes two of the link's usual packets.
         least_backlog: Bytes = Bytes(0), 0.0 => 1e9;
         /// Probability up to which ECN-capable packets are marked; above it they are dropped
@@ -82,16 +86,16 @@ params! {
         mark_up_to: f64 = 0.1, 0.0 => 1.0;
         /// Spaces signals: none before the probabilities of the packets since the last one add up
         /// to 0.85, and one at 8.5 (RFC 8033 section 5.4).
-        derandomise: bool = true, 0.0 => 1.0;
+        derandomise: bool = true;
         /// A mark at the sum of 8.5 begins the sum anew. Linux does not do that: it goes on to
         /// mark every packet until one is dropped or the probability is zero.
-        restart_at_mark: bool = false, 0.0 => 1.0;
+        restart_at_mark: bool = false;
         /// Scales the probability by the size of the packet over the link's usual one.
-        by_bytes: bool = false, 0.0 => 1.0;
+        by_bytes: bool = false;
         /// The probability stays at most 1 (RFC 8033 section 4.2). Linux lets it grow to 256: a
         /// flow that does not answer has its queue drained, and kept at `least_backlog` for as
         /// long as the probability takes to come down.
-        bounded: bool = false, 0.0 => 1.0;
+        bounded: bool = false;
         /// Part of the probability that a change takes off while there is no delay: one in 64 in
         /// Linux, one in 50 in RFC 8033 section 4.2.
         decay: u32 = 64, 1.0 => 1e6;
@@ -185,11 +189,102 @@ impl PieParams {
     }
 }
 
-impl LawParams for PieParams {
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Pie::new(self, site))
+impl PieParams {
+    fn search(conditions: &Conditions) -> Search {
+        pi_on_delay(conditions, PieParams::defaults().interval, 0.05, 10.0)
+    }
+}
+
+impl ConfiguredLaw for PieParams {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        Ok(Box::new(Pie::new(self, site)))
     }
 
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for PieParams {
+    /// PI on a delay, with the gains of this probability. The delay that a packet has had is
+    /// that of the queue when it came.
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let gains = Coefficients {
+            a: self.alpha + self.beta,
+            b: self.beta,
+            c: 0.0,
+        };
+        let per_packet = self.gain_at(point.probability()) / site.rate.packets_per_sec(site.packet);
+        let filter = gains.sampled(self.interval.as_secs_f64(), per_packet);
+        let target_pkts = site.pkts(self.target);
+        let age_s = match self.estimator {
+            Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
+            Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
+        };
+        // Without an integral, where PIE rests depends on how its gains changed on the way.
+        (self.alpha > 0.0).then(|| LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(target_pkts, filter)
+        })
+    }
+
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+        let goals = PieGoals::read(goals)?;
+        let (alpha, beta) = goals.gains(&request.point, self.interval);
+        let factor = self.gain_at(request.probability);
+        let designed = PieParams {
+            target: request.set_point,
+            alpha: (alpha / factor).min(1e3),
+            beta: (beta / factor).min(1e3),
+            ..self.clone()
+        };
+        let design = Design::of(
+            vec![
+                ("alpha", designed.alpha),
+                ("beta", designed.beta),
+                ("gain_factor", factor),
+            ],
+            &designed,
+            &["target", "alpha", "beta", "interval"],
+            vec![
+                goals.note(&request.point),
+                format!(
+                    "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
+                     {factor:.3e}.",
+                    request.probability
+                ),
+            ],
+        );
+        if !request.marked {
+            return Ok(Some(design));
+        }
+        let marking = PieParams {
+            mark_up_to: 1.0,
+            restart_at_mark: true,
+            ..designed
+        };
+        Ok(Some(design.with_settings(
+            &marking,
+            &["mark_up_to", "restart_at_mark"],
+            format!(
+                "These flows count marks: PIE marks at any probability, where it would drop above {} \
+                 (RFC 8033 section 5.1), and a mark begins the spacing anew, which in Linux only a \
+                 drop does.",
+                self.mark_up_to
+            ),
+        )))
+    }
+}
+
+impl LinuxQdisc for PieParams {
     /// tc-pie(8) and tc-fq_pie(8), whose gains are counted in sixteenths.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let mut tc = match queue {
@@ -249,82 +344,6 @@ impl LawParams for PieParams {
             _ => "dq_rate_estimator",
         });
         Ok(Some(tc))
-    }
-
-    /// PI on a delay, with the gains of this probability. The delay that a packet has had is
-    /// that of the queue when it came.
-    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-        let gains = Coefficients {
-            a: self.alpha + self.beta,
-            b: self.beta,
-            c: 0.0,
-        };
-        let per_packet = self.gain_at(point.probability()) / site.rate.packets_per_sec(site.packet);
-        let filter = gains.sampled(self.interval.as_secs_f64(), per_packet);
-        let target_pkts = site.pkts(self.target);
-        let age_s = match self.estimator {
-            Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
-            Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
-        };
-        // Without an integral, where PIE rests depends on how its gains changed on the way.
-        (self.alpha > 0.0).then(|| LoopFilter {
-            age_s,
-            ..LoopFilter::sampled(target_pkts, filter)
-        })
-    }
-
-    fn search(conditions: &Conditions) -> Search {
-        pi_on_delay(conditions, PieParams::defaults().interval, 0.05, 10.0)
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("crossover");
-    const GOALS: &'static [ParamSpec] = PieGoals::SPECS;
-
-    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-        let goals = PieGoals::read(goals)?;
-        let (alpha, beta) = goals.gains(&request.point, self.interval);
-        let factor = self.gain_at(request.probability);
-        let designed = PieParams {
-            target: request.set_point,
-            alpha: (alpha / factor).min(1e3),
-            beta: (beta / factor).min(1e3),
-            ..self.clone()
-        };
-        let design = Design::of(
-            vec![
-                ("alpha", designed.alpha),
-                ("beta", designed.beta),
-                ("gain_factor", factor),
-            ],
-            &designed,
-            &["target", "alpha", "beta", "interval"],
-            vec![
-                goals.note(&request.point),
-                format!(
-                    "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
-                     {factor:.3e}.",
-                    request.probability
-                ),
-            ],
-        );
-        if !request.marked {
-            return Ok(Some(design));
-        }
-        let marking = PieParams {
-            mark_up_to: 1.0,
-            restart_at_mark: true,
-            ..designed
-        };
-        Ok(Some(design.with_settings(
-            &marking,
-            &["mark_up_to", "restart_at_mark"],
-            format!(
-                "These flows count marks: PIE marks at any probability, where it would drop above {} \
-                 (RFC 8033 section 5.1), and a mark begins the spacing anew, which in Linux only a \
-                 drop does.",
-                self.mark_up_to
-            ),
-        )))
     }
 }
 

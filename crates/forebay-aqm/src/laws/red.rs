@@ -1,17 +1,18 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
-use forebay_linux_tc::fixed_point::{self, Field, Twin};
-use forebay_linux_tc::{Tc, TcSite};
+use forebay_linux_tc::fixed_point::{self, Field, FixedPointLaw, Twin};
+use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::averaging::{design, thresholds, AveragingDesign};
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{Average, LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, Axis, Conditions, Point, Search, Space};
 use forebay_units::cast::whole_u32;
 use forebay_units::{
-    params, Packets, ParamError, ParamSpec, ParamValues, Params, Rate, Rng, Site, Span, Time, Value,
+    params, Packets, ParamError, ParamValues, Params, Rate, Rng, Site, Span, Time, Value,
 };
 
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Verdict};
-use crate::law_params::{Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
@@ -21,7 +22,9 @@ pub const LAW: LawSpec = LawSpec::of::<RedParams>(
 )
 .with_equation(
     "p_b = max_p·(avg − min_th)/(max_th − min_th);  avg += w_q·(q − avg) at each arrival",
-);
+)
+.with_goals(RedGoals::SPECS)
+.with_search(RedParams::search);
 
 params! {
     /// RED. Thresholds count packets; in byte mode, packets of the link's usual size.
@@ -35,17 +38,17 @@ params! {
         /// Weight of an arrival in the average.
         w_q: f64 = 0.002, 1e-12 => 1.0;
         /// Let the probability rise on to 1 at twice max_th instead of jumping there.
-        gentle: bool = true, 0.0 => 1.0;
+        gentle: bool = true;
         /// Space signals by at least 1/p packets: uniform on [1/p, 2/p]. Without it [1, 1/p],
         /// which signals three times as often.
-        wait: bool = true, 0.0 => 1.0;
+        wait: bool = true;
         /// Above max_th, twice that where gentle, mark what can be marked. Without it everything is
         /// dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
-        mark_above: bool = false, 0.0 => 1.0;
+        mark_above: bool = false;
         /// Average bytes instead of packets.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
         /// Signal a packet with a probability in proportion to its size.
-        by_size: bool = false, 0.0 => 1.0;
+        by_size: bool = false;
     }
 }
 
@@ -90,7 +93,27 @@ pub fn signals_per_probability(wait: bool) -> f64 {
     }
 }
 
-impl LawParams for RedParams {
+impl RedParams {
+    fn search(conditions: &Conditions) -> Search {
+        let axes = [
+            Axis::new("min_th", 1.0, (0.25 * conditions.buffer_pkts).max(2.0)),
+            Axis::new("ratio", 1.2, 20.0),
+            Axis::new("max_p", 0.01, 1.0),
+            conditions.weight(),
+        ];
+        let midway = |x: &Point| 0.5 * x["min_th"] * (1.0 + x["ratio"]);
+        Search::Space(Space::new(axes, midway, |x| {
+            vec![
+                ("min_th", packets(x["min_th"])),
+                ("max_th", packets(x["min_th"] * x["ratio"])),
+                ("max_p", number(x["max_p"])),
+                ("w_q", number(x["w_q"])),
+            ]
+        }))
+    }
+}
+
+impl ConfiguredLaw for RedParams {
     fn check(&self, _site: &Site) -> Result<(), ParamError> {
         if self.min_th.0 < self.max_th.0 {
             return Ok(());
@@ -102,11 +125,81 @@ impl LawParams for RedParams {
         ))
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Red::new(self.clone(), site))
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        Ok(Box::new(Red::new(self.clone(), site)))
     }
 
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for RedParams {
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let rate = signals_per_probability(self.wait);
+        let p_b = point.probability() / rate;
+        // The average and the slope where the profile reaches p_b; see `base_probability`.
+        let (average_pkts, slope) = if p_b < self.max_p {
+            let slope = self.max_p / (self.max_th.0 - self.min_th.0);
+            (self.min_th.0 + p_b / slope, slope)
+        } else if self.gentle && p_b < 1.0 {
+            let slope = (1.0 - self.max_p) / self.max_th.0;
+            (self.max_th.0 + (p_b - self.max_p) / slope, slope)
+        } else {
+            return None;
+        };
+        Some(LoopFilter {
+            queue_pkts: average_pkts,
+            average: Some(Average {
+                weight: self.w_q,
+                interval_s: 1.0 / point.capacity_pkts_per_s,
+            }),
+            direct: rate * slope,
+            sampled: None,
+            one_sided: false,
+            age_s: 0.0,
+        })
+    }
+
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+        let goals = RedGoals::read(goals)?;
+        let red = design(goals.phase_margin, goals.crossover, &request.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
+        // The rule speaks of the probability that TCP sees.
+        let max_p = red.l_red * (max_th - min_th) / signals_per_probability(self.wait);
+        let designed = RedParams {
+            min_th: Packets(min_th),
+            max_th: Packets(max_th),
+            max_p: max_p.min(1.0),
+            w_q: red.w_q,
+            ..self.clone()
+        };
+        let spacing = format!(
+            "RED's spacing of signals makes TCP see {:.4} of the probability, so the parameter \
+             max_p is {:.4e}.",
+            signals_per_probability(self.wait),
+            designed.max_p
+        );
+        Ok(Some(Design::of(
+            red.gains(max_th - min_th),
+            &designed,
+            &["min_th", "max_th", "max_p", "w_q"],
+            vec![note(&red, request.target_pkts()), spacing],
+        )))
+    }
+}
+
+impl FixedPointLaw for RedParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
         if self.mark_above {
             return Err(ParamError::new(
                 "mark_above",
@@ -115,13 +208,15 @@ impl LawParams for RedParams {
             ));
         }
         let law = Red::new(self.clone(), site);
-        Ok(Some(Twin {
+        Ok(Twin {
             interval: None,
             config: self.twin_config(site)?,
             state: law.twin_state(),
-        }))
+        })
     }
+}
 
+impl LinuxQdisc for RedParams {
     /// tc-red(8): classic RED of bytes, with a weight that is a power of two.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "fifo" {
@@ -169,79 +264,6 @@ impl LawParams for RedParams {
             }
         }
         Ok(Some(tc))
-    }
-
-    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
-        let rate = signals_per_probability(self.wait);
-        let p_b = point.probability() / rate;
-        // The average and the slope where the profile reaches p_b; see `base_probability`.
-        let (average_pkts, slope) = if p_b < self.max_p {
-            let slope = self.max_p / (self.max_th.0 - self.min_th.0);
-            (self.min_th.0 + p_b / slope, slope)
-        } else if self.gentle && p_b < 1.0 {
-            let slope = (1.0 - self.max_p) / self.max_th.0;
-            (self.max_th.0 + (p_b - self.max_p) / slope, slope)
-        } else {
-            return None;
-        };
-        Some(LoopFilter {
-            queue_pkts: average_pkts,
-            average: Some(Average {
-                weight: self.w_q,
-                interval_s: 1.0 / point.capacity_pkts_per_s,
-            }),
-            direct: rate * slope,
-            sampled: None,
-            one_sided: false,
-            age_s: 0.0,
-        })
-    }
-
-    fn search(conditions: &Conditions) -> Search {
-        let axes = [
-            Axis::new("min_th", 1.0, (0.25 * conditions.buffer_pkts).max(2.0)),
-            Axis::new("ratio", 1.2, 20.0),
-            Axis::new("max_p", 0.01, 1.0),
-            conditions.weight(),
-        ];
-        let midway = |x: &Point| 0.5 * x["min_th"] * (1.0 + x["ratio"]);
-        Search::Space(Space::new(axes, midway, |x| {
-            vec![
-                ("min_th", packets(x["min_th"])),
-                ("max_th", packets(x["min_th"] * x["ratio"])),
-                ("max_p", number(x["max_p"])),
-                ("w_q", number(x["w_q"])),
-            ]
-        }))
-    }
-
-    const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
-
-    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-        let goals = RedGoals::read(goals)?;
-        let red = design(goals.phase_margin, goals.crossover, &request.point);
-        let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
-        // The rule speaks of the probability that TCP sees.
-        let max_p = red.l_red * (max_th - min_th) / signals_per_probability(self.wait);
-        let designed = RedParams {
-            min_th: Packets(min_th),
-            max_th: Packets(max_th),
-            max_p: max_p.min(1.0),
-            w_q: red.w_q,
-            ..self.clone()
-        };
-        let spacing = format!(
-            "RED's spacing of signals makes TCP see {:.4} of the probability, so the parameter \
-             max_p is {:.4e}.",
-            signals_per_probability(self.wait),
-            designed.max_p
-        );
-        Ok(Some(Design::of(
-            red.gains(max_th - min_th),
-            &designed,
-            &["min_th", "max_th", "max_p", "w_q"],
-            vec![note(&red, request.target_pkts()), spacing],
-        )))
     }
 }
 

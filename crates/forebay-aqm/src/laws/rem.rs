@@ -1,16 +1,15 @@
 //! REM of Athuraliya, Low, Li and Yin: a price that rises with backlog and with excess rate, and
 //! a probability exponential in it, so that the prices along a path add up.
 
+use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, Conditions, Search, Space};
-use forebay_units::{
-    params, Bytes, ParamError, ParamSpec, ParamValues, Params, SetPoint, Site, Span,
-};
+use forebay_units::{params, Bytes, ParamError, ParamValues, Params, SetPoint, Site, Span};
 
 use crate::clock::{state_of, State};
+use crate::configured_law::{fits_buffer, ConfiguredLaw};
 use crate::difference::Coefficients;
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Scale, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::periodic::{Controller, Periodic, Sample};
@@ -20,7 +19,10 @@ pub const LAW: LawSpec = LawSpec::of::<RemParams>(
     "REM: signal with a probability exponential in a price of backlog and excess rate",
     "Athuraliya, Low, Li and Yin 2001",
 )
-.with_equation("p = 1 − phi^(−price);  price += gamma·(alpha·(q − target) + q − q_{k−1})");
+.with_equation("p = 1 − phi^(−price);  price += gamma·(alpha·(q − target) + q − q_{k−1})")
+.with_goals(PiGoals::SPECS)
+.slowed_by("beta")
+.with_search(RemParams::search);
 
 params! {
     /// REM, with the defaults of ns-2.35; REM's first author set them.
@@ -36,26 +38,54 @@ params! {
         /// Time between two samples.
         interval: Span = Span::from_millis(2), 1e-6 => 60.0;
         /// Count the queue and arrivals in bytes, in units of the link's usual packet.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
     }
 }
 
-impl LawParams for RemParams {
+impl RemParams {
+    /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
+    /// α/interval.
+    fn search(conditions: &Conditions) -> Search {
+        let law = RemParams::defaults();
+        let (interval_s, ln_phi) = (law.interval.as_secs_f64(), law.phi.ln());
+        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
+        Search::Space(Space::with_target(axes, move |x| {
+            vec![
+                ("target", packets(x["target"])),
+                ("gamma", number((x["k_p"] / ln_phi).min(1000.0))),
+                ("alpha", number(x["zero"] * interval_s)),
+            ]
+        }))
+    }
+}
+
+impl ConfiguredLaw for RemParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         fits_buffer("target", self.target, site)
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Periodic::new(Rem {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        Ok(Box::new(Periodic::new(Rem {
             params: self.clone(),
             target: Target::new(self.target, site),
             packet: site.packet,
             scale: Scale::new(site, self.queue_in_bytes),
             arrived_pkts: 0.0,
             price: 0.0,
-        }))
+        })))
     }
 
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for RemParams {
     /// While the link is busy the excess of arrivals over capacity is the queue's change, so the
     /// price is PI control of the queue; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
@@ -74,24 +104,6 @@ impl LawParams for RemParams {
         };
         (slope > 0.0 && self.gamma > 0.0).then(|| LoopFilter::sampled(queue_pkts, filter))
     }
-
-    /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
-    /// α/interval.
-    fn search(conditions: &Conditions) -> Search {
-        let law = RemParams::defaults();
-        let (interval_s, ln_phi) = (law.interval.as_secs_f64(), law.phi.ln());
-        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
-        Search::Space(Space::with_target(axes, move |x| {
-            vec![
-                ("target", packets(x["target"])),
-                ("gamma", number((x["k_p"] / ln_phi).min(1000.0))),
-                ("alpha", number(x["zero"] * interval_s)),
-            ]
-        }))
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("beta");
-    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// PI's gains, as REM is PI control near its operating point.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
@@ -191,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_price_moves_by_hand_computed_steps() {
-        let mut law = RemParams::defaults().build(&site());
+        let mut law = RemParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         let mut sample = |arrivals, queue| {
             for _ in 0..arrivals {

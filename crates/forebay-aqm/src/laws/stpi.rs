@@ -1,17 +1,18 @@
 //! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
 //! estimated capacity and load.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{number, packets, time, Axis, Conditions, Search, Space};
 use forebay_theory::self_tuning::critical_load_time_s;
 use forebay_units::cast::whole_i64;
-use forebay_units::{params, ParamError, ParamValues, SetPoint, Site, Span};
+use forebay_units::{no_goals, params, ParamError, ParamValues, SetPoint, Site, Span};
 
 use crate::clock::{state_of, State};
+use crate::configured_law::{fits_buffer, ConfiguredLaw};
 use crate::difference::{Coefficients, QueueControl};
 use crate::law::{Law, Scale, Target};
-use crate::law_params::{fits_buffer, Design as Designed, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::{gains, PiGoals};
 use crate::periodic::{Controller, Periodic};
@@ -23,7 +24,9 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
     "STPI: PI whose gains follow on-line estimates of capacity and load",
     "Zhang et al., staqm eq. (3)-(5), section IV.A",
 )
-.with_equation("p = K_p·e + K_i·∫e dt, with K_p and K_i of the estimated C and N;  e = q − target");
+.with_equation("p = K_p·e + K_i·∫e dt, with K_p and K_i of the estimated C and N;  e = q − target")
+.slowed_by("beta")
+.with_search(StpiParams::search);
 
 params! {
     /// STPI. Defaults are those of staqm section II, and the time constants of its simulation 1.
@@ -45,7 +48,7 @@ params! {
         /// Time between two samples, of the queue and of the estimates; the default is 160 Hz.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
         /// Count the queue and departures in bytes, in units of the link's usual packet.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
     }
 }
 
@@ -105,77 +108,7 @@ impl StpiParams {
     }
 }
 
-impl LawParams for StpiParams {
-    fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target, site)
-    }
-
-    fn build(&self, site: &Site) -> Box<dyn Law> {
-        let start = self.start(site);
-        let design = self.pi_design();
-        let scale = Scale::new(site, self.queue_in_bytes);
-        let pi = QueueControl::new(
-            design.coefficients(&start),
-            Target::new(self.target, site),
-            self.interval,
-            scale,
-        );
-        let tuner = SelfTuning::new(design, self.estimation(), &start, scale);
-        Box::new(Tuned::new(Periodic::new(pi), tuner))
-    }
-
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let start = self.start(site);
-        let how = self.estimation();
-        let (rtt_ns, beta) = (self.rtt.as_secs_f64() * 1e9, self.beta);
-        let proportional = 2.0 * beta * beta.hypot(1.0) / rtt_ns * 2f64.powi(36);
-        let half_interval = self.interval.as_secs_f64() / self.rtt.as_secs_f64();
-        let first = self.pi_design().coefficients(&start);
-        // Per byte, with 64 bits behind the point.
-        let per_byte = |k: f64| whole_i64(k / site.packet.0 as f64 * 2f64.powi(64));
-        let mut config = how.twin_config(self.rtt, site)?;
-        config.extend([
-            (
-                "target",
-                fixed_point::length("target", site.pkts(self.target), site)?,
-            ),
-            (
-                "proportional",
-                fixed_point::factor("beta", beta, proportional)?,
-            ),
-            (
-                "half_interval",
-                fixed_point::probability(half_interval.min(4.0)),
-            ),
-        ]);
-        let mut state = how.twin_state(&start, site)?;
-        state.extend([("a", per_byte(first.a)), ("b", per_byte(first.b))]);
-        Ok(Some(Twin {
-            interval: Some(self.interval),
-            config,
-            state,
-        }))
-    }
-
-    /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
-    /// a small error.
-    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-        let interval_s = self.interval.as_secs_f64();
-        let design = PiDesign {
-            beta: self.beta,
-            interval_s,
-        };
-        // The law takes its own `rtt` for R; the load and the capacity it measures.
-        let estimate = OperatingPoint {
-            rtt_s: self.rtt.as_secs_f64(),
-            ..*point
-        };
-        let filter = design.coefficients(&estimate).sampled(interval_s, 1.0);
-        Some(LoopFilter::sampled(site.pkts(self.target), filter))
-    }
-
-    const SLOWED_BY: Option<&'static str> = Some("beta");
-
+impl StpiParams {
     fn search(conditions: &Conditions) -> Search {
         let first = first_design(conditions);
         let axes = [
@@ -193,9 +126,61 @@ impl LawParams for StpiParams {
             settings
         }))
     }
+}
+
+impl ConfiguredLaw for StpiParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        fits_buffer("target", self.target, site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        let start = self.start(site);
+        let design = self.pi_design();
+        let scale = Scale::new(site, self.queue_in_bytes);
+        let pi = QueueControl::new(
+            design.coefficients(&start),
+            Target::new(self.target, site),
+            self.interval,
+            scale,
+        );
+        let tuner = SelfTuning::new(design, self.estimation(), &start, scale);
+        Ok(Box::new(Tuned::new(Periodic::new(pi), tuner)))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target)
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for StpiParams {
+    /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
+    /// a small error.
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let interval_s = self.interval.as_secs_f64();
+        let design = PiDesign {
+            beta: self.beta,
+            interval_s,
+        };
+        // The law takes its own `rtt` for R; the load and the capacity it measures.
+        let estimate = OperatingPoint {
+            rtt_s: self.rtt.as_secs_f64(),
+            ..*point
+        };
+        let filter = design.coefficients(&estimate).sampled(interval_s, 1.0);
+        Some(LoopFilter::sampled(site.pkts(self.target), filter))
+    }
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-        forebay_units::no_goals(goals)?;
+        no_goals(goals)?;
         let (k_p, k_i) = gains(self.beta, &request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
         let critical_s = critical_load_time_s(self.beta, request.point.rtt_s);
@@ -227,6 +212,41 @@ impl LawParams for StpiParams {
                 ),
             ],
         )))
+    }
+}
+
+impl FixedPointLaw for StpiParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let start = self.start(site);
+        let how = self.estimation();
+        let (rtt_ns, beta) = (self.rtt.as_secs_f64() * 1e9, self.beta);
+        let proportional = 2.0 * beta * beta.hypot(1.0) / rtt_ns * 2f64.powi(36);
+        let half_interval = self.interval.as_secs_f64() / self.rtt.as_secs_f64();
+        let first = self.pi_design().coefficients(&start);
+        // Per byte, with 64 bits behind the point.
+        let per_byte = |k: f64| whole_i64(k / site.packet.0 as f64 * 2f64.powi(64));
+        let mut config = how.twin_config(self.rtt, site)?;
+        config.extend([
+            (
+                "target",
+                fixed_point::length("target", site.pkts(self.target), site)?,
+            ),
+            (
+                "proportional",
+                fixed_point::factor("beta", beta, proportional)?,
+            ),
+            (
+                "half_interval",
+                fixed_point::probability(half_interval.min(4.0)),
+            ),
+        ]);
+        let mut state = how.twin_state(&start, site)?;
+        state.extend([("a", per_byte(first.a)), ("b", per_byte(first.b))]);
+        Ok(Twin {
+            interval: Some(self.interval),
+            config,
+            state,
+        })
     }
 }
 
@@ -290,7 +310,7 @@ mod tests {
 
     #[test]
     fn before_tune_after_it_is_the_first_design() {
-        let mut stpi = StpiParams::defaults().build(&site());
+        let mut stpi = StpiParams::defaults().build(&site(), 0).unwrap();
         let mut pi = QueueControl::new(
             coefficients(60.0),
             Target::new(SetPoint::Packets(175.0), &site()),
@@ -308,7 +328,7 @@ mod tests {
 
     #[test]
     fn estimates_follow_a_capacity_step_and_udp() {
-        let mut law = StpiParams::defaults().build(&site());
+        let mut law = StpiParams::defaults().build(&site(), 0).unwrap();
         // The link carries 7500 packets/s instead of 3750, for ten time constants.
         run(&mut *law, 0, 50, 7500, 175, true);
         assert!((probed(&*law, "capacity_pkts_per_s") / 7500.0 - 1.0).abs() < 1e-3);
@@ -319,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_load_that_vanished_leaves_gains_to_come_back_with() {
-        let mut law = StpiParams::defaults().build(&site());
+        let mut law = StpiParams::defaults().build(&site(), 0).unwrap();
         // No queue, so p = 0, for 300 s: the load estimate alone would be e^{-30} of its start.
         law.handle_timeout(Time::ZERO + Span::from_secs(300), &view(0));
         assert!((probed(&*law, "flows") - 1.0).abs() < 1e-9);

@@ -1,16 +1,17 @@
 //! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
 //! redesigned on-line for the estimated capacity and load.
 
-use forebay_linux_tc::fixed_point::{self, Twin};
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::averaging::{design, thresholds};
+use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{Average, LoopFilter, OperatingPoint, Sampled};
 use forebay_theory::search::{number, packets, time, Axis, Conditions, Point, Search, Space};
 use forebay_units::cast::whole_i64;
-use forebay_units::{params, Packets, ParamError, ParamValues, Site, Span};
+use forebay_units::{no_goals, params, Packets, ParamError, ParamValues, Site, Span};
 
 use crate::clock::{state_of, State};
+use crate::configured_law::ConfiguredLaw;
 use crate::law::{Law, Scale};
-use crate::law_params::{Design as Designed, DesignRequest, DesignResult, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{note, Red, RedParams};
 use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
@@ -21,7 +22,8 @@ pub const LAW: LawSpec = LawSpec::of::<StredParams>(
     "STRED: RED whose w_q and max_p follow on-line estimates of capacity and load",
     "Zhang et al., staqm eq. (2), (6), appendix D",
 )
-.with_equation("RED from min_th to max_th, with w_q and max_p of the estimated C and N");
+.with_equation("RED from min_th to max_th, with w_q and max_p of the estimated C and N")
+.with_search(StredParams::search);
 
 params! {
     /// STRED. Defaults are those of staqm's simulation 1 and of the example in appendix D.
@@ -48,13 +50,13 @@ params! {
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
         /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the first
         /// design's max_p.
-        gentle: bool = true, 0.0 => 1.0;
+        gentle: bool = true;
         /// Space signals by at least 1/p packets.
-        wait: bool = true, 0.0 => 1.0;
+        wait: bool = true;
         /// Average and estimate in bytes instead of packets.
-        queue_in_bytes: bool = false, 0.0 => 1.0;
+        queue_in_bytes: bool = false;
         /// Signal a packet with a probability in proportion to its size.
-        by_size: bool = false, 0.0 => 1.0;
+        by_size: bool = false;
     }
 }
 
@@ -131,51 +133,52 @@ impl StredParams {
     }
 }
 
-impl LawParams for StredParams {
+impl StredParams {
+    fn search(conditions: &Conditions) -> Search {
+        let first = first_design(conditions);
+        let axes = [
+            Axis::new("max_th", 10.0, conditions.buffer_pkts),
+            Axis::new("phase", 30.0, 89.0),
+            Axis::new("crossover", 0.01, 0.5),
+            conditions.own_rtt(),
+        ];
+        let midway = |x: &Point| 0.5 * x["max_th"];
+        Search::Space(Space::new(axes, midway, move |x| {
+            let mut settings = vec![
+                ("max_th", packets(x["max_th"])),
+                ("phase_margin", number(x["phase"])),
+                ("crossover", number(x["crossover"])),
+                ("rtt", time(x["rtt"], 5)),
+            ];
+            settings.extend(first.clone());
+            settings
+        }))
+    }
+}
+
+impl ConfiguredLaw for StredParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         self.red(site).check(site)
     }
 
-    fn build(&self, site: &Site) -> Box<dyn Law> {
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
         let how = self.estimation();
         let scale = Scale::new(site, self.queue_in_bytes);
         let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
-        Box::new(Tuned::new(Red::new(self.red(site), site), tuner))
+        Ok(Box::new(Tuned::new(Red::new(self.red(site), site), tuner)))
     }
 
-    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
-        let (how, red) = (self.estimation(), self.red(site));
-        let rtt_ns = self.rtt.as_secs_f64() * 1e9;
-        let margin = self.phase_margin.to_radians();
-        if margin - self.crossover < 0.01 {
-            let allowed = format!("at least {:.3}", (self.crossover + 0.01).to_degrees());
-            return Err(ParamError::new("phase_margin", self.phase_margin, allowed));
-        }
-        let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
-        let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;
-        let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
-        let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
-        let mut config = red.twin_config(site)?;
-        config.extend(how.twin_config(self.rtt, site)?);
-        config.extend([
-            ("cos_margin", part(margin.cos())),
-            ("sin_margin", part(margin.sin())),
-            ("crossover", part(self.crossover)),
-            (
-                "slope",
-                fixed_point::factor("max_th", self.max_th.0, slope)?,
-            ),
-            ("weight", fixed_point::factor("rtt", rtt_ns, weight)?),
-        ]);
-        let mut state = Red::new(red, site).twin_state();
-        state.extend(how.twin_state(&self.start(site), site)?);
-        Ok(Some(Twin {
-            interval: Some(self.interval),
-            config,
-            state,
-        }))
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
     }
 
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+impl LinearLaw for StredParams {
     /// RED as designed for the estimates at rest, and the loop that closes over the estimate of
     /// the load: (6) makes the whole of p follow θ_rc, which follows p.
     ///
@@ -224,29 +227,8 @@ impl LawParams for StredParams {
         })
     }
 
-    fn search(conditions: &Conditions) -> Search {
-        let first = first_design(conditions);
-        let axes = [
-            Axis::new("max_th", 10.0, conditions.buffer_pkts),
-            Axis::new("phase", 30.0, 89.0),
-            Axis::new("crossover", 0.01, 0.5),
-            conditions.own_rtt(),
-        ];
-        let midway = |x: &Point| 0.5 * x["max_th"];
-        Search::Space(Space::new(axes, midway, move |x| {
-            let mut settings = vec![
-                ("max_th", packets(x["max_th"])),
-                ("phase_margin", number(x["phase"])),
-                ("crossover", number(x["crossover"])),
-                ("rtt", time(x["rtt"], 5)),
-            ];
-            settings.extend(first.clone());
-            settings
-        }))
-    }
-
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-        forebay_units::no_goals(goals)?;
+        no_goals(goals)?;
         let red = design(self.phase_margin, self.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
         let designed = StredParams {
@@ -281,6 +263,41 @@ impl LawParams for StredParams {
                 ),
             ],
         )))
+    }
+}
+
+impl FixedPointLaw for StredParams {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let (how, red) = (self.estimation(), self.red(site));
+        let rtt_ns = self.rtt.as_secs_f64() * 1e9;
+        let margin = self.phase_margin.to_radians();
+        if margin - self.crossover < 0.01 {
+            let allowed = format!("at least {:.3}", (self.crossover + 0.01).to_degrees());
+            return Err(ParamError::new("phase_margin", self.phase_margin, allowed));
+        }
+        let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
+        let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;
+        let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
+        let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
+        let mut config = red.twin_config(site)?;
+        config.extend(how.twin_config(self.rtt, site)?);
+        config.extend([
+            ("cos_margin", part(margin.cos())),
+            ("sin_margin", part(margin.sin())),
+            ("crossover", part(self.crossover)),
+            (
+                "slope",
+                fixed_point::factor("max_th", self.max_th.0, slope)?,
+            ),
+            ("weight", fixed_point::factor("rtt", rtt_ns, weight)?),
+        ]);
+        let mut state = Red::new(red, site).twin_state();
+        state.extend(how.twin_state(&self.start(site), site)?);
+        Ok(Twin {
+            interval: Some(self.interval),
+            config,
+            state,
+        })
     }
 }
 
@@ -351,7 +368,7 @@ mod tests {
         params.min_th = Packets(0.0);
         params.max_th = Packets(2300.0);
         params.load_time = Span::from_secs(3600); // the load stays nearly as designed
-        let mut law = params.build(&site());
+        let mut law = params.build(&site(), 0).unwrap();
         let first = probed(&*law, "max_p");
         close(first, 3.294e-6 * 2300.0, 1e-3);
         let mut rng = Rng::new(1, "test");

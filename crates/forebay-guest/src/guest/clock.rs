@@ -20,7 +20,7 @@ fn of(time: TimeSpec) -> u64 {
 }
 
 /// Time since the start of the run.
-pub struct Clock {
+pub struct GuestClock {
     start_ns: u64,
     /// The same moment as the kernel stamps packets.
     real_start_ns: u64,
@@ -28,12 +28,12 @@ pub struct Clock {
     set_for: Time,
 }
 
-impl Clock {
+impl GuestClock {
     /// # Errors
     /// As timerfd_create(2) says.
-    pub fn start() -> io::Result<Clock> {
+    pub fn start() -> io::Result<GuestClock> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        Ok(Clock {
+        Ok(GuestClock {
             start_ns: nanos(Clocks::CLOCK_MONOTONIC),
             real_start_ns: nanos(Clocks::CLOCK_REALTIME),
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,

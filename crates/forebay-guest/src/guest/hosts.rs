@@ -21,7 +21,7 @@ use super::recorded::Recorded;
 use super::sys;
 use super::syscalls::{Given, Syscalls, ZEROS};
 use crate::limits::{congestion_control, ETHERNET_BYTES};
-use crate::record::Outcome;
+use crate::record::RunRecord;
 
 /// Where sinks of TCP and of UDP listen, in each namespace of sinks.
 const SINK_PORT: u16 = 5000;
@@ -80,7 +80,7 @@ impl Ready {
 }
 
 /// All flows of one traffic.
-struct Class {
+struct TrafficSockets {
     application: Box<dyn Application>,
     first: u32,
     count: u32,
@@ -93,11 +93,11 @@ struct Class {
     recorded: Option<Recorded>,
 }
 
-struct Flow {
+struct FlowSockets {
     class: u32,
     group: usize,
     next_act: Option<Act>,
-    stop: Option<u64>,
+    stop: Option<Time>,
     stopped: bool,
     /// Its connection with endless data, or its datagram socket.
     connection: Option<u32>,
@@ -114,7 +114,7 @@ struct Connection {
     flow: u32,
     /// Data that is still to be handed to the kernel; `None` is endless.
     left: Option<u64>,
-    transfer: Option<(u64, u32)>,
+    transfer: Option<(Time, u32)>,
     /// What it had sent at the start of the window.
     sent: (u32, u32),
 }
@@ -124,8 +124,8 @@ pub struct Hosts<'a> {
     scenario: &'a Scenario,
     groups: &'a [Group],
     epoll: &'a Epoll,
-    classes: Vec<Class>,
-    flows: Vec<Flow>,
+    classes: Vec<TrafficSockets>,
+    flows: Vec<FlowSockets>,
     connections: Vec<Connection>,
     listeners: Vec<Option<OwnedFd>>,
     datagrams: Vec<Option<OwnedFd>>,
@@ -133,12 +133,12 @@ pub struct Hosts<'a> {
     by_address: HashMap<SocketAddrV4, u32>,
     next_port: Vec<u16>,
     namespace: String,
-    agenda: BinaryHeap<Reverse<(u64, u64, Task)>>,
+    agenda: BinaryHeap<Reverse<(Time, u64, Task)>>,
     tasks: u64,
-    window: (u64, u64),
+    window: (Time, Time),
     place: Place,
     programs: Vec<Program>,
-    pub outcome: Outcome,
+    pub outcome: RunRecord,
 }
 
 /// Folders: of the run, where what is written comes back to the host, and of the scenario.
@@ -169,7 +169,6 @@ impl<'a> Hosts<'a> {
         epoll: &'a Epoll,
         place: Place,
     ) -> io::Result<Hosts<'a>> {
-        let (start, end) = scenario.measure;
         let mut hosts = Hosts {
             scenario,
             groups,
@@ -184,10 +183,10 @@ impl<'a> Hosts<'a> {
             namespace: String::new(),
             agenda: BinaryHeap::new(),
             tasks: 0,
-            window: (start.as_nanos(), end.as_nanos()),
+            window: scenario.measure,
             place,
             programs: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: RunRecord::default(),
         };
         for group in groups {
             hosts.open_sinks(group)?;
@@ -196,7 +195,7 @@ impl<'a> Hosts<'a> {
             hosts.add_flows(index, traffic, seed)?;
         }
         for (number, change) in scenario.changes.iter().enumerate() {
-            hosts.schedule(change.at.as_nanos(), Task::Change(number));
+            hosts.schedule(change.at, Task::Change(number));
         }
         Ok(hosts)
     }
@@ -275,7 +274,7 @@ impl<'a> Hosts<'a> {
         let class = crate::count(index);
         for i in 0..count {
             let begun = beginnings.draw(i, traffic, &mut *application);
-            self.flows.push(Flow {
+            self.flows.push(FlowSockets {
                 class,
                 group: first_group + i as usize % rtts,
                 next_act: begun.act,
@@ -302,7 +301,7 @@ impl<'a> Hosts<'a> {
             recorded = Some(Recorded::new(&self.groups[first_group])?);
             self.schedule(at, Task::Coming(class));
         }
-        self.classes.push(Class {
+        self.classes.push(TrafficSockets {
             application,
             first,
             count,
@@ -325,8 +324,8 @@ impl<'a> Hosts<'a> {
         program: &forebay_scenario::Program,
         group: usize,
         flow: u32,
-        start: u64,
-        stop: Option<u64>,
+        start: Time,
+        stop: Option<Time>,
     ) -> io::Result<()> {
         let group = &self.groups[group];
         let folder = programs::folder(group.traffic, &self.place.scenario, &program.files)?;
@@ -383,7 +382,7 @@ impl<'a> Hosts<'a> {
         self.programs.iter_mut().for_each(Program::reap);
     }
 
-    fn schedule(&mut self, at: u64, task: Task) {
+    fn schedule(&mut self, at: Time, task: Task) {
         self.tasks += 1;
         self.agenda.push(Reverse((at, self.tasks, task)));
     }
@@ -397,7 +396,7 @@ impl<'a> Hosts<'a> {
     /// When something is to be done next.
     pub fn due(&self) -> Time {
         let first = self.agenda.peek();
-        first.map_or(Time::MAX, |Reverse((at, _, _))| Time::from_nanos(*at))
+        first.map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }
 
     /// Does what is due; gives a change of the bottleneck to `change`.
@@ -409,7 +408,6 @@ impl<'a> Hosts<'a> {
         now: Time,
         mut change: impl FnMut(usize) -> io::Result<()>,
     ) -> io::Result<()> {
-        let now = now.as_nanos();
         while let Some(Reverse((at, _, task))) = self.agenda.peek().copied() {
             if at > now {
                 break;
@@ -430,20 +428,20 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    fn arrive(&mut self, now: u64, class: u32) {
+    fn arrive(&mut self, now: Time, class: u32) {
         let of = &mut self.classes[class as usize];
         let (first, arrival) = (of.first, of.application.arrive(now));
         if let Some((flow, act)) = arrival.begins {
             self.flows[(first + flow) as usize].next_act = Some(act);
             self.schedule_act(first + flow);
         }
-        if arrival.next != u64::MAX {
-            self.schedule(arrival.next, Task::Arrival(class));
+        if let Some(next) = arrival.next {
+            self.schedule(next, Task::Arrival(class));
         }
     }
 
     /// Sends the packets that come by themselves at `now`.
-    fn come(&mut self, now: u64, class: u32) -> io::Result<()> {
+    fn come(&mut self, now: Time, class: u32) -> io::Result<()> {
         let of = &mut self.classes[class as usize];
         let Some(recorded) = &mut of.recorded else {
             return Ok(());
@@ -467,7 +465,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    fn act(&mut self, now: u64, flow: u32) -> io::Result<()> {
+    fn act(&mut self, now: Time, flow: u32) -> io::Result<()> {
         let at = &self.flows[flow as usize];
         let Some(act) = at.next_act.filter(|act| act.at == now) else {
             return Ok(());
@@ -487,7 +485,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
-    fn set_active(&mut self, now: u64, traffic: usize, active: u32) -> io::Result<()> {
+    fn set_active(&mut self, now: Time, traffic: usize, active: u32) -> io::Result<()> {
         let class = &mut self.classes[traffic];
         class.application.set_active(active);
         let (first, count, transfers) = (class.first, class.count, class.most_transfers > 0);
@@ -518,7 +516,7 @@ impl<'a> Hosts<'a> {
         &mut self,
         flow: u32,
         left: Option<u64>,
-        begun: Option<(u64, u32)>,
+        begun: Option<(Time, u32)>,
     ) -> io::Result<u32> {
         let scenario = self.scenario;
         let at = &self.flows[flow as usize];
@@ -593,7 +591,7 @@ impl<'a> Hosts<'a> {
         (from, SocketAddrV4::new(to, SINK_PORT))
     }
 
-    fn open(&mut self, _now: u64, flow: u32) -> io::Result<()> {
+    fn open(&mut self, _now: Time, flow: u32) -> io::Result<()> {
         self.close(flow);
         let number = self.connect(flow, None, None)?;
         self.flows[flow as usize].connection = Some(number);
@@ -611,7 +609,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) -> io::Result<()> {
+    fn begin_transfer(&mut self, now: Time, flow: u32, packets: u32) -> io::Result<()> {
         let class = self.flows[flow as usize].class as usize;
         let traffic = &self.scenario.traffic[class];
         let class = &mut self.classes[class];
@@ -624,7 +622,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    fn send_datagram(&mut self, now: u64, flow: u32) -> io::Result<()> {
+    fn send_datagram(&mut self, now: Time, flow: u32) -> io::Result<()> {
         let number = match self.flows[flow as usize].connection {
             Some(number) => number,
             None => {
@@ -738,7 +736,7 @@ impl<'a> Hosts<'a> {
     pub fn received(&mut self, now: Time, number: u32, given: &Given) {
         let connection = &mut self.connections[number as usize];
         let flow = &mut self.flows[connection.flow as usize];
-        deliver(flow, self.window, now.as_nanos(), given.total);
+        deliver(flow, self.window, now, given.total);
         if given.last == 0 {
             // The sender has said all: the last ACK goes back with the end of this side.
             connection.receiver = None;
@@ -753,7 +751,6 @@ impl<'a> Hosts<'a> {
         };
         let fd = socket.as_fd();
         let mut start = [0; 4];
-        let now = now.as_nanos();
         let counts = now > self.window.0 && now <= self.window.1;
         while let Ok(from) = sys::receive_from(fd, &mut start) {
             let Some(connection) = self.by_address.get(&from) else {
@@ -777,10 +774,9 @@ impl<'a> Hosts<'a> {
         };
         let info = sys::tcp_info(socket.as_fd());
         let flow = connection.flow;
-        let at = now.as_nanos();
         let class_number = self.flows[flow as usize].class;
         let class = &mut self.classes[class_number as usize];
-        if at > self.window.0 {
+        if now > self.window.0 {
             class.sent.0 += u64::from(info.sent_pkts.saturating_sub(connection.sent.0));
             class.sent.1 += u64::from(info.resent_pkts.saturating_sub(connection.sent.1));
         }
@@ -789,16 +785,16 @@ impl<'a> Hosts<'a> {
             return;
         };
         class.transfers -= 1;
-        if self.window.0 < at && at <= self.window.1 {
+        if self.window.0 < now && now <= self.window.1 {
             self.outcome
                 .transfers
-                .push((class_number, packets, at - begun));
+                .push((class_number, packets, (now - begun).as_nanos()));
         }
         let (stop, stopped) = (
             self.flows[flow as usize].stop,
             self.flows[flow as usize].stopped,
         );
-        let act = class.application.transferred(flow - class.first, at, stop);
+        let act = class.application.transferred(flow - class.first, now, stop);
         if act.is_some() && !stopped {
             self.flows[flow as usize].next_act = act;
             self.schedule_act(flow);
@@ -878,7 +874,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// What is known at the end.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> RunRecord {
         let flows = self.flows.iter();
         self.outcome.flows = flows.map(|flow| (flow.class, flow.within)).collect();
         self.outcome.sent = self.classes.iter().map(|class| class.sent).collect();
@@ -887,7 +883,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-fn deliver(flow: &mut Flow, window: (u64, u64), now: u64, bytes: u64) {
+fn deliver(flow: &mut FlowSockets, window: (Time, Time), now: Time, bytes: u64) {
     flow.delivered += bytes;
     if now <= window.0 {
         flow.before += bytes;

@@ -9,7 +9,7 @@ use forebay_aqm::{Drop, Ecn};
 use forebay_units::{Fnv1a, Rate, Span, Time};
 use nix::libc;
 
-use super::clock::Clock;
+use super::clock::GuestClock;
 use super::rows::{Rows, Start};
 use super::tap::Tap;
 use super::GroupTraffic;
@@ -18,7 +18,7 @@ use crate::record::{Fate, PacketRow, SampleRow};
 /// Tells packets apart that are inside: flow by its addresses and both ports, the number of the
 /// packet in its IP header, and, since those of UDP that must not be fragmented may all have the
 /// number 0 (RFC 6864 section 4.1), what follows the header of UDP.
-type Key = (u32, u32, u32, u16, u64);
+type FlowKey = (u32, u32, u32, u16, u64);
 
 struct Inside {
     arrived: Time,
@@ -38,10 +38,10 @@ pub struct Kernels {
     parent: u32,
     near: Tap,
     far: Tap,
-    inside: HashMap<Key, Inside>,
+    inside: HashMap<FlowKey, Inside>,
     /// Packets that came before one that is inside with the same key: they are lost, and numbers
     /// have come round, or are alike.
-    earlier: HashMap<Key, Vec<Inside>>,
+    earlier: HashMap<FlowKey, Vec<Inside>>,
     groups: Vec<GroupTraffic>,
     /// What the shaper sends in, where it keeps a packet until it is out.
     holds_at: Option<Rate>,
@@ -89,7 +89,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As write(2) says.
-    pub fn fetch(&mut self, clock: &Clock, rows: &mut Rows) -> io::Result<()> {
+    pub fn fetch(&mut self, clock: &GuestClock, rows: &mut Rows) -> io::Result<()> {
         let Kernels {
             near,
             far,
@@ -249,7 +249,7 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn key(ip: &[u8]) -> Key {
+fn key(ip: &[u8]) -> FlowKey {
     const UDP: u8 = 17;
     let u32_at = |at: usize| u32::from_be_bytes(ip[at..at + 4].try_into().expect("four bytes"));
     let header = usize::from(ip[0] & 0xf) * 4;

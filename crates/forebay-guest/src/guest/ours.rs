@@ -33,9 +33,9 @@ const FETCHED_PKTS: usize = 4;
 
 /// Takes what the queue gives up.
 #[derive(Default)]
-struct Lost(Vec<(Time, Waiting, Drop, u8)>);
+struct HeldDrops(Vec<(Time, Waiting, Drop, u8)>);
 
-impl Sink<Waiting> for Lost {
+impl Sink<Waiting> for HeldDrops {
     fn dropped(&mut self, now: Time, packet: Waiting, why: Drop, class: u8) {
         self.0.push((now, packet, why, class));
     }
@@ -47,7 +47,7 @@ pub struct Ours {
     far: File,
     queue: Queue<Waiting>,
     transmitter: Transmitter,
-    lost: Lost,
+    lost: HeldDrops,
     slots: Vec<Vec<u8>>,
     free: Vec<u32>,
     /// The packet that is being sent, and when it is out.
@@ -81,7 +81,7 @@ impl Ours {
             far: far.into(),
             transmitter: Transmitter::new(&bottleneck.capacity().behind(&*queue)),
             queue,
-            lost: Lost::default(),
+            lost: HeldDrops::default(),
             slots: Vec::new(),
             free: Vec::new(),
             sending: std::collections::VecDeque::new(),

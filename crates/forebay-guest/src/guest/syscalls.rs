@@ -10,7 +10,7 @@ use nix::sys::epoll::EpollFlags;
 
 use forebay_units::Time;
 
-use super::clock::Clock;
+use super::clock::GuestClock;
 
 /// As `several_calls.c` has them.
 const FOREBAY_CALLS: libc::c_long = 0x4642;
@@ -177,7 +177,7 @@ impl Syscalls {
 
     /// Sets the clock's timer for `at` if it is not, waits for what epoll watches, and looks at the
     /// clock.
-    pub fn wait(&mut self, epoll: &impl AsFd, clock: &mut Clock, at: Time) {
+    pub fn wait(&mut self, epoll: &impl AsFd, clock: &mut GuestClock, at: Time) {
         if let Some((flags, alarm)) = clock.alarm(at) {
             self.memory.alarm = alarm;
             let alarm = size(std::ptr::from_ref(&self.memory.alarm) as usize);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use forebay_units::Time;
 use nix::libc;
 
-use super::clock::Clock;
+use super::clock::GuestClock;
 use super::sys;
 
 const FRAME_BYTES: usize = 256;
@@ -105,7 +105,7 @@ impl Tap {
     }
 
     /// Hands over every packet that is there: its stamp, and its start from the IP header on.
-    pub fn drain(&mut self, clock: &Clock, mut take: impl FnMut(Time, &[u8])) {
+    pub fn drain(&mut self, clock: &GuestClock, mut take: impl FnMut(Time, &[u8])) {
         /// linux/if_packet.h, struct tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec.
         const SNAPLEN_AT: usize = 8;
         const NET_AT: usize = 14;

@@ -28,7 +28,7 @@ pub fn read(
         mtu: u16::try_from(keys.mtu.0).expect("its range ends at 65535"),
     };
     let packets = files.arrivals(section, &file, selection)?;
-    let length_s = packets.length_ns() as f64 / 1e9 * keys.scale;
+    let length_s = packets.length().as_secs_f64() * keys.scale;
     if let Some(period) = keys.period.0.filter(|it| it.as_secs_f64() < length_s) {
         let allowed = format!("at least \"{length_s}s\", which the packets of {file:?} take");
         return Err(section.fault("period", format!("\"{period}\""), allowed));

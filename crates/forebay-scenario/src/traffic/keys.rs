@@ -12,7 +12,7 @@ params! {
     /// Keys of every kind of traffic.
     pub struct FlowKeys {
         /// Name in reports; by default the kind.
-        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        label: Maybe<Label> = Maybe(None);
         /// Number of flows.
         flows: u32 = 100, 1.0 => 5e6, required;
         /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
@@ -23,7 +23,7 @@ params! {
         header: Maybe<Bytes> = Maybe(None), 0.0 => 65534.0;
         /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
         /// By default the bottleneck's two ends.
-        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
+        path: Maybe<Vec<Label>> = Maybe(None);
         /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
         /// take a list in turn.
         rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;
@@ -35,10 +35,10 @@ params! {
         /// flow.
         pairs: Maybe<u32> = Maybe(None), 1.0 => 5e6;
         /// Name of a group; traffic of one group shares its pairs.
-        group: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        group: Maybe<Label> = Maybe(None);
         /// Name of the host at either end; traffic of one host shares what a queue like `cake` gives
         /// a host. By default each flow has hosts of its own.
-        host: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        host: Maybe<Label> = Maybe(None);
         /// Start of each flow, or the interval from which each flow draws its start. By default flows
         /// of ftp, cbr, voice, frames and video draw it from the first second, and from the first
         /// tenth of a run, or of a time to `stop`, that is shorter than 10s. Flows of other kinds draw
@@ -57,26 +57,26 @@ params! {
         /// "linux" stands for `tcp = "linux-cubic"`, `packet = "1500B"`, `header = "52B"`,
         /// `initial_window = "10p"`, `delayed_ack = true`, `ack_delay = "40ms"` and
         /// `quick_acks = 16`. A key that is written wins over it.
-        stack: Stack = Stack::Ns2, 0.0 => 0.0;
+        stack: Stack = Stack::Ns2;
         /// Sender, a stack over a congestion control: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
         /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
         /// and with the recovery of Linux "dctcp" (RFC 8257), "bbr" as in Linux, "bbr3"
         /// (draft-ietf-ccwg-bbr), "prague" and "ledbat++" (their drafts).
-        tcp: Sender = Sender::default(), 0.0 => 0.0;
+        tcp: Sender = Sender::default();
         /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
         /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
         /// that reads no shares of marks falls once per round trip in either case. "dctcp" asks for
         /// ECN in any case, as in Linux.
-        ecn: EcnChoice = EcnChoice::Off, 0.0 => 0.0;
+        ecn: EcnChoice = EcnChoice::Off;
         /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
         /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets
         /// leave as ACKs come.
-        pacing: bool = false, 0.0 => 1.0;
+        pacing: bool = false;
         /// Let the senders of Linux make segments of several packets, about a millisecond's, that
         /// leave together (generic segmentation offload).
-        gso: bool = true, 0.0 => 1.0;
+        gso: bool = true;
         /// Receiver's window, and so the initial slow-start threshold; with `quick_acks` the most to which
         /// it grows, as Linux's does, from 55 packets of 1500 bytes.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
@@ -85,7 +85,7 @@ params! {
         /// Least retransmission timeout (RFC 6298).
         min_rto: Span = Span::from_millis(200), 1e-3 => 60.0;
         /// Acknowledge every second packet, or after `ack_delay` (RFC 5681, section 4.2).
-        delayed_ack: bool = false, 0.0 => 1.0;
+        delayed_ack: bool = false;
         /// Longest wait of a delayed ACK for a second packet. Linux waits 40ms, and with `quick_acks` up
         /// to 200ms for packets that are far apart.
         ack_delay: Span = Span::from_millis(100), 1e-3 => 0.5;
@@ -94,7 +94,7 @@ params! {
         quick_acks: u32 = 0, 0.0 => 255.0;
         /// Send a new packet on each of the first two duplicate ACKs (RFC 3042); the senders of
         /// Linux always do.
-        limited_transmit: bool = true, 0.0 => 1.0;
+        limited_transmit: bool = true;
     }
 }
 
@@ -107,7 +107,7 @@ params! {
         off: Span = Span::from_secs(1), 1e-6 => 1e6;
         /// Keep from one connection to the next what ns-2's agents do not reset (window inflation,
         /// the packet being timed), for comparisons with ns-2.
-        ns2_reset: bool = false, 0.0 => 1.0;
+        ns2_reset: bool = false;
     }
 }
 
@@ -170,7 +170,7 @@ params! {
         /// A time at which arrivals are most frequent.
         peak: Span = Span::ZERO, 0.0 => 1e7;
         /// Send ECN-capable packets; a mark changes nothing.
-        ecn: bool = false, 0.0 => 1.0;
+        ecn: bool = false;
     }
 }
 
@@ -180,7 +180,7 @@ params! {
         /// Rate of each flow, headers included.
         rate: Rate = Rate::from_bps(1_000_000), 1.0 => 1e12, required;
         /// Send ECN-capable packets; a mark changes nothing.
-        ecn: bool = false, 0.0 => 1.0;
+        ecn: bool = false;
     }
 }
 
@@ -197,7 +197,7 @@ params! {
         /// Mean length of a pause, exponential; goes with `talk`.
         pause: Maybe<Span> = Maybe(None), 1e-3 => 1e6;
         /// Send ECN-capable packets; a mark changes nothing.
-        ecn: bool = false, 0.0 => 1.0;
+        ecn: bool = false;
     }
 }
 
@@ -210,7 +210,7 @@ params! {
         /// Time from one frame to the next.
         interval: Span = Span::from_millis(40), 1e-6 => 1e6;
         /// Send ECN-capable packets; a mark changes nothing.
-        ecn: bool = false, 0.0 => 1.0;
+        ecn: bool = false;
     }
 }
 
@@ -241,13 +241,13 @@ params! {
         /// What runs at the sink, such as "iperf3 -R -c $FOREBAY_SERVER -t 30".
         client: Command = Command(String::new()), 0.0 => 0.0, required;
         /// What runs at the source, such as "iperf3 -s".
-        server: Maybe<Command> = Maybe(None), 0.0 => 0.0;
+        server: Maybe<Command> = Maybe(None);
         /// Whether the hosts ask for ECN (RFC 3168) where the program's TCP does not say.
-        ecn: bool = false, 0.0 => 1.0;
+        ecn: bool = false;
         /// Files that the programs need, such as "page" or ["bin/server", "page"]. They then run in
         /// a folder that has these alone, and not in the scenario's; what changes in them makes
         /// another run.
-        files: Maybe<Vec<InnerFile>> = Maybe(None), 0.0 => 0.0;
+        files: Maybe<Vec<InnerFile>> = Maybe(None);
     }
 }
 
@@ -268,22 +268,22 @@ params! {
     /// Keys of packets that came once. Their flows, sizes and traffic classes are the file's.
     pub struct ArrivalsKeys {
         /// Name in reports; by default the kind.
-        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        label: Maybe<Label> = Maybe(None);
         /// File with the packets, named as from this one's folder: a capture (pcap or pcapng), or
         /// CSV with the columns time_s, size_bytes and flow, and ecn (0 to 3) and dscp (0 to 63)
         /// if wanted. In a capture, packets of like addresses, ports and protocol are a flow;
         /// frames without IP are passed over.
         file: Text = Text(String::new()), 0.0 => 0.0, required;
         /// Take packets from these addresses alone, such as "10.0.0.0/8" or a list.
-        source: Maybe<Vec<Prefix>> = Maybe(None), 0.0 => 0.0;
+        source: Maybe<Vec<Prefix>> = Maybe(None);
         /// Take packets to these addresses alone. A capture of both directions needs one of both.
-        destination: Maybe<Vec<Prefix>> = Maybe(None), 0.0 => 0.0;
+        destination: Maybe<Vec<Prefix>> = Maybe(None);
         /// A larger packet comes as several of this size, all at its time: captures on a host show
         /// packets before the network card cuts them.
         mtu: Bytes = Bytes(1500), 256.0 => 65535.0;
         /// Nodes that the packets pass, such as ["left", "right"]. By default the bottleneck's two
         /// ends.
-        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
+        path: Maybe<Vec<Label>> = Maybe(None);
         /// Time at which the file's first packet comes to the first queue of the path; the others
         /// follow as in the file.
         start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;

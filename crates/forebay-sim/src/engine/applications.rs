@@ -1,37 +1,39 @@
 //! Acts of applications on their connections.
 
 use forebay_trace::Transfer;
-use forebay_units::Span;
+use forebay_units::Time;
 
 use super::hosts::{Alarm, Hosts};
-use crate::network::{Begun, Tcp};
+use crate::ids::FlowId;
+use crate::network::{Begun, TcpTraffic};
 use crate::packet::{Flags, Packet};
-use crate::tcp::NEVER;
 use crate::traffic::Action;
 
 impl Hosts {
-    pub fn schedule_act(&mut self, flow: u32) {
-        if let Some(act) = self.network.flows[flow as usize].next_act {
+    pub fn schedule_act(&mut self, flow: FlowId) {
+        if let Some(act) = self.network.flows[flow.index()].next_act {
             self.set_alarm(act.at, Alarm::Act(flow));
         }
     }
 
-    pub fn act(&mut self, now: u64, flow: u32) {
-        let at = &self.network.flows[flow as usize];
+    pub fn act(&mut self, now: Time, flow: FlowId) {
+        let at = &self.network.flows[flow.index()];
         // A change may have replaced the act that this event was for.
         let Some(act) = at.next_act.filter(|act| act.at == now) else {
             return;
         };
         let stop = at.stop;
         self.perform(now, flow, act.action);
-        let class = self.network.routes[flow as usize].class as usize;
+        let class = self.network.routes[flow.index()].class as usize;
         let class = &mut self.network.classes[class];
-        let next = class.application.next(flow - class.first, act, stop);
-        self.network.flows[flow as usize].next_act = next;
+        let next = class
+            .application
+            .next(flow.offset_from(class.first), act, stop);
+        self.network.flows[flow.index()].next_act = next;
         self.schedule_act(flow);
     }
 
-    pub fn perform(&mut self, now: u64, flow: u32, action: Action) {
+    pub fn perform(&mut self, now: Time, flow: FlowId, action: Action) {
         match action {
             Action::Open => self.open(now, flow),
             Action::Close => self.close(flow),
@@ -45,28 +47,28 @@ impl Hosts {
         }
     }
 
-    pub fn reset_connection(&mut self, number: u32, phase: f64) {
+    pub fn reset_connection(&mut self, number: FlowId, phase: f64) {
         let (class, index) = self.network.class_of(number);
-        if let Some(Tcp { config, senders }) = &mut class.tcp {
+        if let Some(TcpTraffic { config, senders }) = &mut class.tcp {
             let connection = senders.reset(index, config, phase);
-            self.network.receivers[number as usize].reset(connection);
+            self.network.receivers[number.index()].reset(connection);
         }
     }
 
-    fn open(&mut self, now: u64, flow: u32) {
+    fn open(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| senders.open(index, step));
     }
 
-    pub fn close(&mut self, flow: u32) {
+    pub fn close(&mut self, flow: FlowId) {
         let (class, index) = self.network.class_of(flow);
         if let Some(tcp) = &mut class.tcp {
             tcp.senders.close(index);
         }
     }
 
-    pub fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
+    pub fn begin_transfer(&mut self, now: Time, flow: FlowId, packets: u32) {
         // Drawn also for a request that is lost, so that the others' draws stay as they are.
-        let class = self.network.routes[flow as usize].class as usize;
+        let class = self.network.routes[flow.index()].class as usize;
         let phase = self.network.classes[class].phases.uniform();
         let Some(number) = self
             .network
@@ -82,47 +84,47 @@ impl Hosts {
 
     /// All that a connection was offered is acknowledged: its flow may have waited for that.
     #[cold]
-    pub fn end_transfer(&mut self, now: u64, number: u32) {
+    pub fn end_transfer(&mut self, now: Time, number: FlowId) {
         let Some((flow, begun)) = self.network.release_connection(number) else {
             return;
         };
-        let class = self.network.routes[flow as usize].class as usize;
+        let class = self.network.routes[flow.index()].class as usize;
         let class = &mut self.network.classes[class];
         let (start, end) = self.window;
         if start < now && now <= end {
             class.transfers.push(Transfer {
-                traffic: self.network.routes[flow as usize].class,
+                traffic: self.network.routes[flow.index()].class,
                 packets: begun.packets,
-                took: Span::from_nanos(now - begun.at),
+                took: now - begun.at,
             });
         }
-        let at = &mut self.network.flows[flow as usize];
+        let at = &mut self.network.flows[flow.index()];
         let act = class
             .application
-            .transferred(flow - class.first, now, at.stop);
+            .transferred(flow.offset_from(class.first), now, at.stop);
         if act.is_some() && !at.stopped {
             at.next_act = act;
             self.schedule_act(flow);
         }
     }
 
-    pub fn schedule_arrival(&mut self, class: u32, at: u64) {
-        if at != NEVER {
+    pub fn schedule_arrival(&mut self, class: u32, at: Option<Time>) {
+        if let Some(at) = at {
             self.set_alarm(at, Alarm::Arrival(class));
         }
     }
 
-    pub fn arrive(&mut self, now: u64, class: u32) {
+    pub fn arrive(&mut self, now: Time, class: u32) {
         let arrival = self.network.classes[class as usize].application.arrive(now);
         if let Some((flow, act)) = arrival.begins {
-            let flow = self.network.classes[class as usize].first + flow;
-            self.network.flows[flow as usize].next_act = Some(act);
+            let flow = self.network.classes[class as usize].first.nth(flow);
+            self.network.flows[flow.index()].next_act = Some(act);
             self.schedule_act(flow);
         }
         self.schedule_arrival(class, arrival.next);
     }
 
-    pub fn schedule_coming(&mut self, class: u32, at: Option<u64>) {
+    pub fn schedule_coming(&mut self, class: u32, at: Option<Time>) {
         if let Some(at) = at {
             self.set_alarm(at, Alarm::Coming(class));
         }
@@ -134,12 +136,12 @@ impl Hosts {
             network,
             arrivals,
             agenda,
-            lookahead_ns,
+            lookahead,
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, NEVER);
-        let station = network.pairs[network.routes[first as usize].pair as usize].data_enters;
+        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
+        let station = network.pairs[network.routes[first.index()].pair.index()].data_enters;
         let next = at.application.coming(&mut |coming| {
             let flags = match coming.tcp {
                 true => Flags::of_tcp(false),
@@ -153,7 +155,7 @@ impl Hosts {
             arrivals.push(
                 coming.at,
                 Packet {
-                    flow: first + coming.flow,
+                    flow: first.nth(coming.flow),
                     seq,
                     bytes: coming.bytes,
                     traffic_class: coming.class,
@@ -163,27 +165,27 @@ impl Hosts {
                 },
             );
         });
-        agenda.links_by(earliest.saturating_add(*lookahead_ns));
+        agenda.links_by(earliest + *lookahead);
         self.schedule_coming(class, next);
     }
 
     /// One packet of a source without congestion control.
-    pub fn send_plain(&mut self, now: u64, flow: u32) {
-        let at = self.network.routes[flow as usize];
+    pub fn send_plain(&mut self, now: Time, flow: FlowId) {
+        let at = self.network.routes[flow.index()];
         let class = &mut self.network.classes[at.class as usize];
         let packet = Packet {
             flow,
             // Sinks of calls alone look at it.
             seq: match &mut class.calls {
-                Some(calls) => calls.sent(flow - class.first, now),
+                Some(calls) => calls.sent(flow.offset_from(class.first), now),
                 None => 0,
             },
-            station: self.network.pairs[at.pair as usize].data_enters,
+            station: self.network.pairs[at.pair.index()].data_enters,
             ..class.packet
         };
-        let pair = &mut self.network.pairs[at.pair as usize];
+        let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
         self.arrivals.push(arrives, packet);
-        self.agenda.links_by(arrives + self.lookahead_ns);
+        self.agenda.links_by(arrives + self.lookahead);
     }
 }

@@ -1,19 +1,20 @@
 //! Changes of a scenario while it runs.
 
 use forebay_scenario::{LinkSetting, Setting};
+use forebay_units::Time;
 
 use super::hosts::Hosts;
-use super::{Engine, Topology};
-use crate::tcp::NEVER;
+use super::{PacketEngine, Topology};
+use crate::ids::FlowId;
 use crate::traffic::{Act, Action};
 
-impl<T: Topology> Engine<T> {
-    pub(super) fn next_change(&self) -> u64 {
+impl<T: Topology> PacketEngine<T> {
+    pub(super) fn next_change(&self) -> Time {
         let next = self.scenario.changes.get(self.changed);
-        next.map_or(NEVER, |change| change.at.as_nanos())
+        next.map_or(Time::NEVER, |change| change.at)
     }
 
-    pub(super) fn apply_change(&mut self, now: u64) {
+    pub(super) fn apply_change(&mut self, now: Time) {
         let Some(change) = self.scenario.changes.get(self.changed).cloned() else {
             return;
         };
@@ -25,8 +26,8 @@ impl<T: Topology> Engine<T> {
                 match what {
                     LinkSetting::Rate(rate) => port.set_rate(now, rate),
                     LinkSetting::Delay(delay) => {
-                        port.delay_ns = delay.as_nanos();
-                        line_back.wire.delay_ns = delay.as_nanos();
+                        port.delay = delay;
+                        line_back.wire.delay = delay;
                     }
                     LinkSetting::Buffer(buffer) => port.bottleneck.discipline.set_buffer(buffer),
                 }
@@ -40,23 +41,23 @@ impl<T: Topology> Engine<T> {
 
 impl Hosts {
     /// Whether a flow's application offers endless data.
-    fn endless(&mut self, flow: u32) -> bool {
+    fn endless(&mut self, flow: FlowId) -> bool {
         let (class, index) = self.network.class_of(flow);
         let tcp = class.tcp.as_mut();
         tcp.is_some_and(|tcp| tcp.senders.endless(index))
     }
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
-    pub fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
+    pub fn set_active(&mut self, now: Time, traffic: usize, active: u32) {
         let class = &mut self.network.classes[traffic];
         class.application.set_active(active);
-        let (first, count) = (class.first, class.count);
+        let first = class.first;
         let transfers = class.most_connections > 0;
-        for flow in first..first + count {
-            let wanted = flow - first < active;
+        for flow in class.flows() {
+            let wanted = flow.offset_from(first) < active;
             let was_stopped =
-                std::mem::replace(&mut self.network.flows[flow as usize].stopped, !wanted);
-            let running = self.network.flows[flow as usize].next_act.is_some()
+                std::mem::replace(&mut self.network.flows[flow.index()].stopped, !wanted);
+            let running = self.network.flows[flow.index()].next_act.is_some()
                 || self.endless(flow)
                 // A session may be waiting for the end of a transfer.
                 || transfers && !was_stopped;
@@ -65,13 +66,13 @@ impl Hosts {
                 if !transfers {
                     self.close(flow);
                 }
-                self.network.flows[flow as usize].next_act = None;
+                self.network.flows[flow.index()].next_act = None;
             } else if wanted && !running {
-                let stop = self.network.flows[flow as usize].stop;
+                let stop = self.network.flows[flow.index()].stop;
                 let class = &mut self.network.classes[traffic];
                 let act = class
                     .application
-                    .first(flow - first, now, stop)
+                    .first(flow.offset_from(first), now, stop)
                     .map(|act| Act {
                         // The flow may have run before: it comes back with a new connection.
                         action: match act.action {
@@ -80,7 +81,7 @@ impl Hosts {
                         },
                         ..act
                     });
-                self.network.flows[flow as usize].next_act = act;
+                self.network.flows[flow.index()].next_act = act;
                 self.schedule_act(flow);
             }
         }

@@ -3,18 +3,18 @@
 //! crosses a line back, where flows meet, to its sender.
 
 use forebay_scenario::{LinkSetting, Scenario, Setting};
+use forebay_units::{Span, Time};
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, FarEnd, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
-use crate::network::Network;
+use crate::network::NetworkState;
 use crate::packet::{Packet, HEADER_BYTES};
-use crate::port::{Port, Sent};
+use crate::port::{PacketOnLink, Port};
 
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
-use crate::tcp::NEVER;
 
 /// The bottleneck and the way back.
 pub struct Dumbbell {
@@ -29,9 +29,9 @@ pub struct Dumbbell {
 struct WayBack {
     returning: EventQueue<Packet>,
     /// Time from the line back to any sender, where no ACK overtakes another behind it.
-    in_order_ns: Option<u64>,
+    in_order: Option<Span>,
     /// How long after an ACK's arrival at the line back nothing at a host can come of it.
-    lookahead_ns: u64,
+    lookahead: Span,
 }
 
 impl WayBack {
@@ -39,18 +39,18 @@ impl WayBack {
     fn enter(&mut self, agenda: &mut Agenda, ack: Returning) {
         let Returning { at, class, ack } = ack;
         self.returning.push_on(class, at, ack);
-        if self.in_order_ns.is_none() {
-            agenda.line_back_by(at + self.lookahead_ns);
+        if self.in_order.is_none() {
+            agenda.line_back_by(at + self.lookahead);
         }
     }
 
     #[inline(always)]
-    fn next_deadline(&self) -> u64 {
-        if self.in_order_ns.is_some() {
-            return NEVER;
+    fn next_deadline(&self) -> Time {
+        if self.in_order.is_some() {
+            return Time::NEVER;
         }
         let next = self.returning.next_time();
-        next.saturating_add(self.lookahead_ns)
+        next + self.lookahead
     }
 }
 
@@ -61,7 +61,7 @@ impl Topology for Dumbbell {
 
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Dumbbell {
@@ -71,8 +71,8 @@ impl Topology for Dumbbell {
             port,
             back: WayBack {
                 returning: one_line_each(scenario, network),
-                in_order_ns: in_order_ns(scenario, network, &line_back),
-                lookahead_ns: 0,
+                in_order: in_order(scenario, network, &line_back),
+                lookahead: Span::ZERO,
             },
             line_back,
             acks: one_line_each(scenario, network),
@@ -101,9 +101,9 @@ impl Topology for Dumbbell {
     /// with no search for what comes next. Senders tell the links of nothing that has passed, and
     /// receivers' clocks, samples and changes have them brought up to the clock.
     fn set_lookahead(&mut self, hosts: &mut Hosts) {
-        let access_ns = hosts.network.least_access_ns();
-        hosts.lookahead_ns = self.port.delay_ns + access_ns;
-        self.back.lookahead_ns = self.line_back.wire.delay_ns + access_ns;
+        let access = hosts.network.least_access_delay();
+        hosts.lookahead = self.port.delay + access;
+        self.back.lookahead = self.line_back.wire.delay + access;
         hosts.agenda.links = self.next_link_deadline(hosts);
         hosts.agenda.line_back = self.back.next_deadline();
     }
@@ -111,7 +111,7 @@ impl Topology for Dumbbell {
     /// Packets leave the queue for nobody who sends within the lookahead, so that those that reach
     /// it are taken in runs, with what the link sends between them.
     #[inline]
-    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64) {
+    fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time) {
         debug_assert!(arrivals_before <= links_before);
         let Dumbbell { port, back, .. } = self;
         let (mut far_end, arrivals) = hosts.split();
@@ -134,8 +134,8 @@ impl Topology for Dumbbell {
         hosts.agenda.links = self.next_link_deadline(hosts);
     }
 
-    fn cross_back(&mut self, hosts: &mut Hosts, before: u64) {
-        if self.back.in_order_ns.is_some() {
+    fn cross_back(&mut self, hosts: &mut Hosts, before: Time) {
+        if self.back.in_order.is_some() {
             return;
         }
         match self.line_back.is_steady() {
@@ -145,12 +145,12 @@ impl Topology for Dumbbell {
     }
 
     #[inline(always)]
-    fn next_ack(&self) -> u64 {
-        match self.back.in_order_ns {
-            Some(access_ns) => {
+    fn next_ack(&self) -> Time {
+        match self.back.in_order {
+            Some(access) => {
                 let (mut free, reaches) = (self.line_back.free, self.back.returning.next_time());
                 let wire = &self.line_back.wire;
-                wire.pass_ack(&mut free, reaches) + access_ns
+                wire.pass_ack(&mut free, reaches) + access
             }
             None => self.acks.next_time(),
         }
@@ -158,8 +158,8 @@ impl Topology for Dumbbell {
 
     #[inline(always)]
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
-        match self.back.in_order_ns {
-            Some(access_ns) => self.take_acks_in_order(access_ns, hosts, most),
+        match self.back.in_order {
+            Some(access) => self.take_acks_in_order(access, hosts, most),
             None => take_acks(&mut self.acks, hosts, most),
         }
     }
@@ -171,9 +171,9 @@ impl Topology for Dumbbell {
 
 impl Dumbbell {
     #[inline(always)]
-    fn next_link_deadline(&self, hosts: &Hosts) -> u64 {
+    fn next_link_deadline(&self, hosts: &Hosts) -> Time {
         let next = self.port.due().min(hosts.arrivals.next_time());
-        next.saturating_add(hosts.lookahead_ns)
+        next + hosts.lookahead
     }
 
     /// Lets ACKs cross the line back, each as `pass` has it.
@@ -181,8 +181,8 @@ impl Dumbbell {
     fn cross_back_by(
         &mut self,
         hosts: &mut Hosts,
-        before: u64,
-        pass: impl Fn(&mut LineBack, u64) -> u64,
+        before: Time,
+        pass: impl Fn(&mut LineBack, Time) -> Time,
     ) {
         let Dumbbell {
             line_back,
@@ -190,15 +190,15 @@ impl Dumbbell {
             acks,
             ..
         } = self;
-        let Network { routes, pairs, .. } = &mut hosts.network;
+        let NetworkState { routes, pairs, .. } = &mut hosts.network;
         returning.take_before(before, |now, ack, coming| {
             let at = pass(line_back, now);
-            let route = routes[ack.flow as usize];
-            let pair = &mut pairs[route.pair as usize];
+            let route = routes[ack.flow.index()];
+            let pair = &mut pairs[route.pair.index()];
             let at = pair.wire.pass_ack(&mut pair.ack_down, at);
             acks.push_on(usize::from(pair.class), at, *ack);
             if let Some(coming) = coming {
-                prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
+                prefetch(&pairs[routes[coming.flow.index()].pair.index()]);
             }
             before
         });
@@ -208,28 +208,28 @@ impl Dumbbell {
     /// Takes ACKs that cross the line back as they are taken: each is at its sender this long after
     /// it has left the line.
     #[inline(always)]
-    fn take_acks_in_order(&mut self, access_ns: u64, hosts: &mut Hosts, most: u32) -> u32 {
+    fn take_acks_in_order(&mut self, access: Span, hosts: &mut Hosts, most: u32) -> u32 {
         let Dumbbell {
             line_back, back, ..
         } = self;
         let mut taken = 0;
         // From an ACK's arrival at the line, where it finds it free.
-        let across_ns = line_back.wire.pass_ack(&mut 0, 0) + access_ns;
-        let reaching_before = |line_back: &LineBack, before: u64| {
-            let before = before.saturating_sub(across_ns);
+        let across = line_back.wire.ack + line_back.wire.delay + access;
+        let reaching_before = |line_back: &LineBack, before: Time| {
+            let before = before - across;
             match line_back.free < before {
                 true => before,
-                false => 0,
+                false => Time::ZERO,
             }
         };
         let before = reaching_before(line_back, hosts.agenda.first);
         back.returning.take_before(before, |reaches, ack, coming| {
-            let now = line_back.pass_ack_steadily(reaches) + access_ns;
+            let now = line_back.pass_ack_steadily(reaches) + access;
             hosts.take_ack(now, ack, coming);
             taken += 1;
             match taken < most {
                 true => reaching_before(line_back, hosts.agenda.first),
-                false => 0,
+                false => Time::ZERO,
             }
         });
         taken
@@ -247,14 +247,14 @@ fn send_next(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd) {
 
 /// The link was free and takes the packet that has just come, if its queue lets one go.
 #[inline(never)]
-fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: u64) {
+fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: Time) {
     if let Some(sent) = port.send_next(now) {
         deliver(back, far_end, sent);
     }
 }
 
 #[inline(always)]
-fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: Sent) {
+fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: PacketOnLink) {
     if let Some(ack) = far_end.deliver(sent, |agenda, waited| back.enter(agenda, waited)) {
         back.enter(far_end.agenda, ack);
     }
@@ -264,13 +264,13 @@ fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: Sent) {
 /// line: all access links are alike, none holds an ACK up since it is no slower than the line, and
 /// the line stays as it is. Then crossing is arithmetic too, done when an ACK is taken, and not an
 /// event.
-fn in_order_ns(scenario: &Scenario, network: &Network, line_back: &LineBack) -> Option<u64> {
+fn in_order(scenario: &Scenario, network: &NetworkState, line_back: &LineBack) -> Option<Span> {
     let moves = |what: &Setting| {
         use LinkSetting::{Delay, Rate};
         matches!(what, Setting::Link { what, .. } if matches!(what, Rate(_) | Delay(_)))
     };
     let access = network.only_wire()?;
-    let holds_up = access.ack_ns > line_back.wire.ack_ns;
+    let holds_up = access.ack > line_back.wire.ack;
     let stays = !scenario.changes.iter().any(|change| moves(&change.what));
-    (stays && !holds_up).then(|| access.pass_ack(&mut 0, 0))
+    (stays && !holds_up).then(|| access.ack + access.delay)
 }

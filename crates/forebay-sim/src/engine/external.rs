@@ -4,19 +4,19 @@ use forebay_aqm::TrafficClass;
 use forebay_units::Time;
 
 use super::hosts::Hosts;
-use super::{Engine, Topology};
-use crate::external::{End, Loss, Outcome, Outgoing, QueueEvent};
+use super::{PacketEngine, Topology};
+use crate::external::{End, Loss, Outgoing, PacketOutcome, QueueEvent};
 use crate::number::count;
 use crate::packet::{Flags, Packet, NO_TRAFFIC};
 use crate::Watch;
 
 impl Hosts {
     /// A packet of the caller goes onto its access link, no earlier than all that has happened.
-    fn send_external(&mut self, now: u64, sent: &Outgoing) {
+    fn send_external(&mut self, now: Time, sent: &Outgoing) {
         let flow = self.external.flows[sent.flow as usize];
-        let route = self.network.routes[flow as usize];
+        let route = self.network.routes[flow.index()];
         let class = &self.network.classes[route.class as usize];
-        let pair = &mut self.network.pairs[route.pair as usize];
+        let pair = &mut self.network.pairs[route.pair.index()];
         let from_sink = sent.from == End::Sink;
         let usual = &class.packet;
         let packet = Packet {
@@ -50,11 +50,11 @@ impl Hosts {
             }
         };
         self.arrivals.push_on(line, at, packet);
-        self.agenda.links_by(at + self.lookahead_ns);
+        self.agenda.links_by(at + self.lookahead);
     }
 }
 
-impl<T: Topology> Engine<T> {
+impl<T: Topology> PacketEngine<T> {
     /// How many flows the caller has.
     pub fn external_flows(&self) -> u32 {
         count(self.hosts.external.flows.len())
@@ -62,11 +62,11 @@ impl<T: Topology> Engine<T> {
 
     /// The caller sends a packet, at a time that is not before the last outcome.
     pub fn send_external(&mut self, now: Time, packet: &Outgoing) {
-        self.hosts.send_external(now.as_nanos(), packet);
+        self.hosts.send_external(now, packet);
     }
 
     /// Runs on to the next outcome; `None` where there is none up to `until`, or the end.
-    pub fn next_outcome(&mut self, until: u64) -> Option<Outcome> {
+    pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         debug_assert!(!T::LOOKS_AHEAD, "links must not be ahead of the caller");
         let until = until.min(self.end);
         loop {
@@ -96,7 +96,7 @@ impl<T: Topology> Engine<T> {
     /// Takes what has been logged since the last call, in order of time.
     pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
         let mut events = Vec::new();
-        let Engine { links, hosts, .. } = self;
+        let PacketEngine { links, hosts, .. } = self;
         for (link, port) in links.ports_mut().iter_mut().enumerate() {
             let log = port.bottleneck.record.sink.log.iter_mut();
             let logged = log.flat_map(|log| log.drain(..));
@@ -112,7 +112,7 @@ impl<T: Topology> Engine<T> {
             let lost = &mut port.bottleneck.record.sink.external;
             for (at, packet, why) in lost.drain(..) {
                 let fate = Err(Loss::Queue(why));
-                self.hosts.external.push(at.as_nanos(), packet, fate);
+                self.hosts.external.push(at, packet, fate);
             }
         }
     }

@@ -3,31 +3,33 @@
 
 use forebay_aqm::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
+use forebay_units::{Span, Time};
 
 use super::agenda::Agenda;
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
-use crate::external::External;
-use crate::network::{Class, Network, Pair, Tcp};
+use crate::external::PendingOutcomes;
+use crate::ids::FlowId;
+use crate::network::{NetworkState, Pair, TcpTraffic, TrafficState};
 use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
-use crate::port::Sent;
+use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
+use crate::tcp::{Ack, Receiver, Reply, SenderStep, Senders, StepOutcome, TcpSegment};
 
 /// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
 /// small.
 #[derive(Clone, Copy, Debug)]
 pub enum Alarm {
     /// The retransmission timer may be due.
-    Retransmit(u32),
+    Retransmit(FlowId),
     /// Pacing lets a flow's next packets go.
-    Pace(u32),
+    Pace(FlowId),
     /// A delayed ACK may be due.
-    DelayedAck(u32),
+    DelayedAck(FlowId),
     /// The application acts.
-    Act(u32),
+    Act(FlowId),
     /// Flows of this traffic may arrive.
     Arrival(u32),
     /// Packets of this traffic come by themselves.
@@ -37,7 +39,7 @@ pub enum Alarm {
 /// An ACK that has crossed its receiver's access link.
 pub struct Returning {
     /// When it reaches the first station of its way back.
-    pub at: u64,
+    pub at: Time,
     /// Kind of the access link.
     pub class: usize,
     pub ack: Packet,
@@ -45,7 +47,7 @@ pub struct Returning {
 
 /// All that happens outside of the links where flows meet.
 pub struct Hosts {
-    pub network: Network,
+    pub network: NetworkState,
     /// Packets on their way to the next station.
     pub arrivals: EventQueue<Packet>,
     /// Late delay lines there: first that of each kind of access link, then those of packets that
@@ -54,26 +56,26 @@ pub struct Hosts {
     /// Prompt ones of each kind of access link, behind the late ones; the first is for data.
     pub prompt_lines: usize,
     /// How long after a packet's arrival at a station nothing at a host can come of it.
-    pub lookahead_ns: u64,
+    pub lookahead: Span,
     /// A bucket holds many of them.
     pub alarms: Calendar<Alarm, 16>,
     pub agenda: Agenda,
     pub blocks: BlockStore,
     /// Times between which what happens is measured.
-    pub window: (u64, u64),
+    pub window: (Time, Time),
     /// What a step sends; empty between steps.
-    pub segments: Vec<Segment>,
-    pub external: External,
+    pub segments: Vec<TcpSegment>,
+    pub external: PendingOutcomes,
 }
 
 /// What packets meet behind their last link, apart from those on their way there.
 pub struct FarEnd<'a> {
-    network: &'a mut Network,
+    network: &'a mut NetworkState,
     alarms: &'a mut Calendar<Alarm, 16>,
     pub agenda: &'a mut Agenda,
     blocks: &'a mut BlockStore,
-    external: &'a mut External,
-    window: (u64, u64),
+    external: &'a mut PendingOutcomes,
+    window: (Time, Time),
 }
 
 impl FarEnd<'_> {
@@ -81,7 +83,7 @@ impl FarEnd<'_> {
     #[inline(always)]
     pub fn prefetch(&self, packet: &Packet) {
         prefetch(self.network.pair_of(packet));
-        prefetch(&self.network.receivers[packet.flow as usize]);
+        prefetch(&self.network.receivers[packet.flow.index()]);
     }
 
     /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
@@ -90,21 +92,21 @@ impl FarEnd<'_> {
     #[inline(always)]
     pub fn deliver(
         &mut self,
-        sent: Sent,
+        sent: PacketOnLink,
         mut enter: impl FnMut(&mut Agenda, Returning),
     ) -> Option<Returning> {
         let packet = sent.packet;
-        let Network {
+        let NetworkState {
             routes,
             pairs,
             classes,
             receivers,
             ..
         } = &mut *self.network;
-        let route = routes[packet.flow as usize];
-        let pair = &mut pairs[route.pair as usize];
+        let route = routes[packet.flow.index()];
+        let pair = &mut pairs[route.pair.index()];
         let class = &mut classes[route.class as usize];
-        let receiver = &mut receivers[packet.flow as usize];
+        let receiver = &mut receivers[packet.flow.index()];
 
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
         // A delayed ACK that falls due before this packet goes out first.
@@ -114,7 +116,7 @@ impl FarEnd<'_> {
             enter(self.agenda, ack);
         }
         let counted = now > self.window.0 && now <= self.window.1;
-        let Some(Tcp { config, .. }) = &class.tcp else {
+        let Some(TcpTraffic { config, .. }) = &class.tcp else {
             if let Some(air) = &mut class.external {
                 let fate = air.fate(&packet);
                 self.external.push(now, packet, fate);
@@ -124,7 +126,12 @@ impl FarEnd<'_> {
             }
             receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
             if let Some(calls) = &mut class.calls {
-                calls.received(packet.flow - class.first, packet.seq, now, counted);
+                calls.received(
+                    packet.flow.offset_from(class.first),
+                    packet.seq,
+                    now,
+                    counted,
+                );
             }
             return None;
         };
@@ -173,12 +180,12 @@ impl Hosts {
 
     /// Schedules the first act of every application.
     pub fn start(&mut self) {
-        for flow in 0..count(self.network.flows.len()) {
-            self.schedule_act(flow);
+        for index in 0..self.network.flows.len() {
+            self.schedule_act(FlowId::at(index));
         }
         for class in 0..self.network.classes.len() {
             let first = self.network.classes[class].application.first_arrival();
-            self.schedule_arrival(count(class), first.unwrap_or(NEVER));
+            self.schedule_arrival(count(class), first);
             let first = self.network.classes[class].application.first_coming();
             self.schedule_coming(count(class), first);
         }
@@ -186,18 +193,18 @@ impl Hosts {
 
     /// Every alarm goes through here, so that the agenda knows the first.
     #[inline(never)]
-    pub fn set_alarm(&mut self, at: u64, alarm: Alarm) {
+    pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         self.alarms.push(at, alarm);
         self.agenda.alarm_by(at);
     }
 
     /// The ACK that has waited up to now, if there is one.
-    pub fn delayed_ack(&mut self, now: u64, flow: u32) -> Option<Returning> {
+    pub fn delayed_ack(&mut self, now: Time, flow: FlowId) -> Option<Returning> {
         let network = &mut self.network;
-        let route = network.routes[flow as usize];
-        let pair = &mut network.pairs[route.pair as usize];
+        let route = network.routes[flow.index()];
+        let pair = &mut network.pairs[route.pair.index()];
         let class = &network.classes[route.class as usize];
-        let receiver = &mut network.receivers[flow as usize];
+        let receiver = &mut network.receivers[flow.index()];
         (receiver.ack_due == now).then(|| {
             receiver.take_due();
             send_ack(now, flow, receiver, class, pair, &mut self.blocks)
@@ -206,7 +213,7 @@ impl Hosts {
 
     /// An ACK reaches its sender; what is known of one that comes later is fetched.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: u64, ack: &Packet, coming: Option<&Packet>) {
+    pub fn take_ack(&mut self, now: Time, ack: &Packet, coming: Option<&Packet>) {
         if let Some(coming) = coming {
             prefetch(self.network.pair_of(coming));
             self.network.prefetch_sender(coming.flow);
@@ -227,7 +234,7 @@ impl Hosts {
 
     /// An ACK with SACK blocks or a count of marks.
     #[inline(never)]
-    fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
+    fn take_ack_with_options(&mut self, now: Time, ack: &Packet) {
         let options = self.blocks.take(ack.blocks_and_host.blocks());
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
@@ -240,14 +247,14 @@ impl Hosts {
         });
     }
 
-    pub fn check_timer(&mut self, now: u64, flow: u32) {
+    pub fn check_timer(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
     }
 
     /// Pacing lets a flow send again.
-    pub fn pace(&mut self, now: u64, flow: u32) {
+    pub fn pace(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_pace(index, step)
         });
@@ -258,16 +265,16 @@ impl Hosts {
     #[inline(always)]
     pub fn step(
         &mut self,
-        now: u64,
-        flow: u32,
-        act: impl FnOnce(&mut dyn Senders, u32, &mut Step) -> Outcome,
+        now: Time,
+        flow: FlowId,
+        act: impl FnOnce(&mut dyn Senders, u32, &mut SenderStep) -> StepOutcome,
     ) {
-        let route = self.network.routes[flow as usize];
+        let route = self.network.routes[flow.index()];
         let class = &mut self.network.classes[route.class as usize];
-        let Some(Tcp { config, senders }) = &mut class.tcp else {
+        let Some(TcpTraffic { config, senders }) = &mut class.tcp else {
             return;
         };
-        let mut step = Step {
+        let mut step = SenderStep {
             config,
             now,
             out: &mut self.segments,
@@ -275,11 +282,12 @@ impl Hosts {
             resent_pkts: 0,
         };
         let outcome = act(&mut **senders, route.sender, &mut step);
-        if outcome.timer != NEVER {
-            self.alarms.push(outcome.timer, Alarm::Retransmit(flow));
-            self.agenda.alarm_by(outcome.timer);
+        if outcome.timer != Time::NEVER {
+            let due = outcome.timer;
+            self.alarms.push(due, Alarm::Retransmit(flow));
+            self.agenda.alarm_by(due);
         }
-        let Step {
+        let SenderStep {
             held, resent_pkts, ..
         } = step;
         if held {
@@ -294,11 +302,11 @@ impl Hosts {
             }
             return;
         }
-        let pair = &mut self.network.pairs[route.pair as usize];
+        let pair = &mut self.network.pairs[route.pair.index()];
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let usual = &class.packet;
-        let mut first = NEVER;
+        let mut first = Time::NEVER;
         for segment in &self.segments {
             // The SYN is a bare header, and so is what ends the handshake.
             let syn = segment.seq == 0;
@@ -331,7 +339,7 @@ impl Hosts {
             class.resent_packets += u64::from(resent_pkts);
         }
         self.segments.clear();
-        self.agenda.links_by(first + self.lookahead_ns);
+        self.agenda.links_by(first + self.lookahead);
     }
 
     /// Packets in flight of a flow of ftp over the bottleneck that has data; NaN while there is
@@ -341,11 +349,12 @@ impl Hosts {
         let classes = self.network.classes.iter_mut().zip(&scenario.traffic);
         for (class, traffic) in classes {
             let lasting = matches!(traffic.kind, TrafficKind::Ftp(_));
+            let flows_of_class = class.flows();
             let (true, Some(tcp)) = (lasting && class.links.contains(&0), &mut class.tcp) else {
                 continue;
             };
-            for flow in class.first..class.first + class.count {
-                let sender = self.network.routes[flow as usize].sender;
+            for flow in flows_of_class {
+                let sender = self.network.routes[flow.index()].sender;
                 if let Some(in_flight) = tcp.senders.endless_in_flight_pkts(sender) {
                     flows += 1;
                     pkts += u64::from(in_flight);
@@ -365,7 +374,7 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
         taken += 1;
         match taken < most {
             true => hosts.agenda.first,
-            false => 0,
+            false => Time::ZERO,
         }
     });
     taken
@@ -374,10 +383,10 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
 /// The ACK that a receiver sends now.
 #[inline(always)]
 fn send_ack(
-    now: u64,
-    flow: u32,
+    now: Time,
+    flow: FlowId,
     receiver: &Receiver,
-    class: &Class,
+    class: &TrafficState,
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {

@@ -2,17 +2,17 @@
 //! the order in which they send decides ties, so that nothing falls behind the clock.
 
 use forebay_scenario::Scenario;
+use forebay_units::Time;
 
 use super::agenda::Agenda;
 use super::hosts::{take_acks, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
-use crate::network::{Hop, Network};
+use crate::network::{Hop, NetworkState};
 use crate::packet::Packet;
-use crate::port::{Port, Sent};
+use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
-use crate::tcp::NEVER;
 
 /// The prompt line for ACKs of a kind of access link; the one before is for data.
 const ACK_LINE: usize = 1;
@@ -23,7 +23,7 @@ pub struct Mesh {
     ports: Vec<Port>,
     /// The link that is free first, and when.
     next_link: usize,
-    next_free: u64,
+    next_free: Time,
     /// By link: the way back where no link is, with the same rate and delay, never full.
     lines_back: Vec<LineBack>,
     /// ACKs that reach their sender.
@@ -38,14 +38,14 @@ impl Topology for Mesh {
 
     fn new(
         scenario: &Scenario,
-        network: &Network,
+        network: &NetworkState,
         ports: Vec<Port>,
         lines_back: Vec<LineBack>,
     ) -> Mesh {
         let mut mesh = Mesh {
             ports,
             next_link: 0,
-            next_free: NEVER,
+            next_free: Time::NEVER,
             lines_back,
             acks: one_line_each(scenario, network),
         };
@@ -73,7 +73,7 @@ impl Topology for Mesh {
         hosts.agenda.links = self.next_deadline(hosts);
     }
 
-    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64) {
+    fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time) {
         loop {
             let (free, arrival) = (self.next_free, hosts.arrivals.next_time());
             if free <= arrival {
@@ -96,10 +96,10 @@ impl Topology for Mesh {
     }
 
     /// ACKs meet at stations, with data.
-    fn cross_back(&mut self, _hosts: &mut Hosts, _before: u64) {}
+    fn cross_back(&mut self, _hosts: &mut Hosts, _before: Time) {}
 
     #[inline]
-    fn next_ack(&self) -> u64 {
+    fn next_ack(&self) -> Time {
         self.acks.next_time()
     }
 
@@ -131,7 +131,7 @@ fn enter_way_back(
 }
 
 impl Mesh {
-    fn next_deadline(&self, hosts: &Hosts) -> u64 {
+    fn next_deadline(&self, hosts: &Hosts) -> Time {
         self.next_free.min(hosts.arrivals.next_time())
     }
 
@@ -145,7 +145,7 @@ impl Mesh {
         };
         arrivals.pop(|packet| {
             prefetch(network.pair_of(packet));
-            prefetch(&network.receivers[packet.flow as usize]);
+            prefetch(&network.receivers[packet.flow.index()]);
         });
         match network.station(packet.station) {
             Hop::Port(link) => {
@@ -162,7 +162,7 @@ impl Mesh {
     }
 
     /// A link that was free takes the packet that has just come, if its queue lets one go.
-    fn send_at_once(&mut self, hosts: &mut Hosts, now: u64, link: usize) {
+    fn send_at_once(&mut self, hosts: &mut Hosts, now: Time, link: usize) {
         let sent = self.ports[link].send_next_logged(now);
         self.find_next_link();
         if let Some(sent) = sent {
@@ -174,11 +174,11 @@ impl Mesh {
     fn find_next_link(&mut self) {
         let due = self.ports.iter().map(Port::due).zip(0..);
         // Of two the one with the lower number.
-        (self.next_free, self.next_link) = due.min().unwrap_or((NEVER, 0));
+        (self.next_free, self.next_link) = due.min().unwrap_or((Time::NEVER, 0));
     }
 
     /// A packet that left a port: data to its sink or the next link, an ACK to its source or on.
-    fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: Sent) {
+    fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: PacketOnLink) {
         let path = hosts.network.pair_of(&sent.packet).path;
         match hosts.network.after_port(path, link) {
             Hop::Sink => {
@@ -196,7 +196,7 @@ impl Mesh {
     }
 
     /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
-    fn cross_line_back(&mut self, hosts: &mut Hosts, now: u64, link: usize, ack: Packet) {
+    fn cross_line_back(&mut self, hosts: &mut Hosts, now: Time, link: usize, ack: Packet) {
         let at = self.lines_back[link].pass(now, ack.bytes);
         let path = hosts.network.pair_of(&ack).path;
         let hop = hosts.network.after_back(path, link);
@@ -204,7 +204,7 @@ impl Mesh {
     }
 
     /// A packet that left a station reaches the next one at `at`, or its source's access link.
-    fn forward(&mut self, hosts: &mut Hosts, at: u64, hop: Hop, packet: Packet) {
+    fn forward(&mut self, hosts: &mut Hosts, at: Time, hop: Hop, packet: Packet) {
         let network = &mut hosts.network;
         match hop {
             Hop::Port(_) | Hop::Back(_) => {
@@ -216,8 +216,8 @@ impl Mesh {
                 hosts.arrivals.push_on(line, at, packet);
             }
             Hop::Source => {
-                let route = network.routes[packet.flow as usize];
-                let pair = &mut network.pairs[route.pair as usize];
+                let route = network.routes[packet.flow.index()];
+                let pair = &mut network.pairs[route.pair.index()];
                 let at = pair.wire.pass(&mut pair.ack_down, at, packet.bytes);
                 if let Some(air) = &mut network.classes[route.class as usize].external {
                     hosts.external.push(at, packet, air.fate(&packet));

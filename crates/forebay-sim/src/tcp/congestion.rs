@@ -38,9 +38,9 @@ pub use prague::Prague;
 pub use reno::Reno;
 pub use window::{RealWindow, WholeWindow, Window, NO_THRESHOLD};
 
-use forebay_units::Rate;
+use forebay_units::{Rate, Span, Time};
 
-use super::connection::{Config, Connection, Step};
+use super::connection::{Config, Connection, SenderStep};
 
 /// The least window of LEDBAT++ and Prague.
 const LEAST_CWND_PKTS: f64 = 2.0;
@@ -67,18 +67,18 @@ pub struct CongestionEvent {
 /// The end of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Established {
-    pub now: u64,
+    pub now: Time,
     /// Next packet to send.
     pub next: u32,
     /// The initial window.
     pub initial_pkts: u32,
     /// The handshake's round trip; zero where it has told none.
-    pub srtt_ns: u64,
+    pub srtt: Span,
 }
 
 impl Established {
     /// Of a connection whose window begins at one packet, where a lost SYN asks for that.
-    pub fn of(connection: &Connection, step: &Step, at_one: bool, srtt_ns: u64) -> Established {
+    pub fn of(connection: &Connection, step: &SenderStep, at_one: bool, srtt: Span) -> Established {
         Established {
             now: step.now,
             next: connection.next,
@@ -86,7 +86,7 @@ impl Established {
                 true => 1,
                 false => step.config.initial_window_pkts,
             },
-            srtt_ns,
+            srtt,
         }
     }
 }
@@ -94,14 +94,14 @@ impl Established {
 /// An ACK, before the stack looks for losses.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
-    pub now: u64,
+    pub now: Time,
     /// First packet not acknowledged, and next to send.
     pub una: u32,
     pub next: u32,
     /// Round trip of the packet sent last of those that it reports, if one tells it.
-    pub rtt_ns: Option<u64>,
+    pub rtt: Option<Span>,
     /// Smoothed, that of this ACK included; zero before the first measurement.
-    pub srtt_ns: u64,
+    pub srtt: Span,
     /// Packets that it reports for the first time, by number or by SACK.
     pub delivered_pkts: u32,
     /// Packets that it reports as marked for the first time, where ACKs carry counts.
@@ -112,7 +112,7 @@ pub struct AckSample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryRate {
     pub pkts: u32,
-    pub interval_ns: u64,
+    pub interval: Span,
     /// The application, and not the window, held the sender back.
     pub app_limited: bool,
     /// What the connection had delivered when the packet was sent that tells the rate.
@@ -138,7 +138,7 @@ pub enum RecoveryState {
 /// `rate_sample`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
-    pub now: u64,
+    pub now: Time,
     /// None where the ACK tells none: it reports nothing new, or an interval shorter than any
     /// round trip.
     pub rate: Option<DeliveryRate>,
@@ -146,27 +146,27 @@ pub struct RateSample {
     pub acked_pkts: u32,
     pub ce_pkts: u32,
     pub lost_pkts: u32,
-    pub rtt_ns: Option<u64>,
+    pub rtt: Option<Span>,
     /// Of the connection so far: packets delivered, when the last was, and packets lost.
     pub delivered_pkts: u64,
-    pub delivered_ns: u64,
+    pub delivered_at: Time,
     pub total_lost_pkts: u64,
     /// Packets in flight before it, and after it.
     pub prior_in_flight_pkts: u32,
     pub in_flight_pkts: u32,
     pub recovery_state: RecoveryState,
     /// How long pacing keeps the next packet back.
-    pub pace_wait_ns: u64,
+    pub pace_wait: Span,
 }
 
 /// An ACK outside recovery that lets a window grow, where the window held the sender back.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
-    pub now: u64,
+    pub now: Time,
     /// Packets that arrived.
     pub acked_pkts: u32,
     /// Smoothed; zero before the first measurement.
-    pub srtt_ns: u64,
+    pub srtt: Span,
 }
 
 /// A congestion control, with what quinn's `Controller` and Linux's `tcp_congestion_ops` give
@@ -232,7 +232,7 @@ pub trait CongestionControl: Send + Sized {
 
     /// A packet is sent behind those in flight; `app_limited` where the application and not the
     /// window has held the sender back.
-    fn on_sent(&mut self, _now: u64, _in_flight_pkts: u32, _app_limited: bool) {}
+    fn on_sent(&mut self, _now: Time, _in_flight_pkts: u32, _app_limited: bool) {}
 
     /// An ACK has come, in recovery or not (`pkts_acked`, `in_ack_event`).
     fn on_ack(&mut self, _sample: &AckSample) {}
@@ -263,7 +263,7 @@ pub trait CongestionControl: Send + Sized {
 
     /// The retransmission timer fired; [`Self::on_congestion_event`] came before if packets were lost
     /// (`set_state`).
-    fn on_timeout(&mut self, _now: u64, _next: u32) {}
+    fn on_timeout(&mut self, _now: Time, _next: u32) {}
 
     /// The same, behind [`Self::on_timeout`], for one that asks for delivery rates: what has been delivered
     /// and lost so far.
@@ -278,7 +278,7 @@ pub trait CongestionControl: Send + Sized {
     /// trip in slow start and 1.2 times them afterwards (`tcp_update_pacing_rate`); no limit
     /// before a round trip is measured.
     #[inline(always)]
-    fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, payload_bytes: u16) -> f64 {
+    fn bytes_per_s(&self, pkts: u32, srtt: Span, payload_bytes: u16) -> f64 {
         if let Some(rate) = self.pacing_rate() {
             return rate.as_bps() as f64 / 8.0;
         }
@@ -286,7 +286,7 @@ pub trait CongestionControl: Send + Sized {
             true => 2.0,
             false => 1.2,
         };
-        let srtt_s = srtt_ns.max(1) as f64 / 1e9;
+        let srtt_s = srtt.max(Span::from_nanos(1)).as_secs_f64();
         ratio * f64::from(pkts) * f64::from(payload_bytes) / srtt_s
     }
 

@@ -1,12 +1,10 @@
 //! What every sender has: its numbers and its timer, and what passes between it and the engine.
 
 use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;
-
-/// No deadline.
-pub const NEVER: u64 = u64::MAX;
 
 /// What all connections of one traffic share.
 pub struct Config {
@@ -15,7 +13,7 @@ pub struct Config {
     /// Receiver's window, and initial slow-start threshold.
     pub window_pkts: u32,
     pub initial_window_pkts: u32,
-    pub min_rto_ns: u64,
+    pub min_rto: Span,
     /// ECT(0) or ECT(1), where packets can be marked.
     pub ect: Ecn,
     /// ACKs carry counts of marked packets (RFC 9768); else they echo marks (RFC 3168).
@@ -42,7 +40,7 @@ impl Config {
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     /// The end of a write: a receiver's application has all that there is.
     pub push: bool,
     /// An ACK without data; `seq` is that of the data to come.
@@ -68,10 +66,10 @@ pub struct Ack<'a> {
 }
 
 /// What a step of a sender may use: its configuration, the time, and where packets go.
-pub struct Step<'a> {
+pub struct SenderStep<'a> {
     pub config: &'a Config,
-    pub now: u64,
-    pub out: &'a mut Vec<Segment>,
+    pub now: Time,
+    pub out: &'a mut Vec<TcpSegment>,
     /// Pacing has kept packets back.
     pub held: bool,
     /// Packets of `out` that were sent before.
@@ -90,9 +88,9 @@ pub struct Connection {
     /// The application offers packets below this number.
     pub limit: u32,
     /// When the sender's timer is due.
-    pub timer_due: u64,
+    pub timer_due: Time,
     /// When an event for the timer is in the calendar; it may be before `timer_due`.
-    pub timer_event: u64,
+    pub timer_event: Time,
     /// When the next packet may leave, where they are paced.
     pub pacer: Pacer,
     /// Marked packets that ACKs have reported.
@@ -113,8 +111,8 @@ impl Connection {
             next: 0,
             max_sent: 0,
             limit: 0,
-            timer_due: NEVER,
-            timer_event: NEVER,
+            timer_due: Time::NEVER,
+            timer_event: Time::NEVER,
             pacer: Pacer::default(),
             ce_seen_pkts: 0,
             number: 0,
@@ -147,7 +145,7 @@ impl Connection {
 
     /// Whether pacing keeps the next packet back.
     #[inline]
-    pub fn held(&self, step: &mut Step) -> bool {
+    pub fn held(&self, step: &mut SenderStep) -> bool {
         let held = step.config.pacing && self.pacer.holds(step.now);
         step.held |= held;
         held
@@ -157,7 +155,7 @@ impl Connection {
     pub fn close(&mut self) {
         self.limit = self.max_sent;
         if self.una == self.max_sent {
-            self.timer_due = NEVER;
+            self.timer_due = Time::NEVER;
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The registry of senders, and the senders of one traffic as the engine sees them.
 
+use forebay_units::Time;
+
 use super::congestion;
-use super::connection::{Ack, Config, Connection, Step, NEVER};
+use super::connection::{Ack, Config, Connection, SenderStep};
 use super::stacks::{Linux, NewReno, Ns2, Reno, Sack};
 use crate::number::count;
 use crate::prefetch::prefetch;
 
 /// A connection's sending end: a stack over a congestion control.
-pub trait Sender: Send {
+pub trait TcpSender: Send {
     /// A closed connection; `phase` of its clock in [0, 1).
     fn new(config: &Config, phase: f64) -> Self;
 
@@ -23,25 +25,25 @@ pub trait Sender: Send {
     }
 
     /// Takes an ACK and sends what it allows.
-    fn on_ack(&mut self, ack: &Ack, step: &mut Step);
+    fn on_ack(&mut self, ack: &Ack, step: &mut SenderStep);
 
     /// The timer is due.
-    fn on_timer(&mut self, step: &mut Step);
+    fn on_timer(&mut self, step: &mut SenderStep);
 
     /// Sends what the window allows.
-    fn send(&mut self, step: &mut Step);
+    fn send(&mut self, step: &mut SenderStep);
 
     /// Sends what pacing has kept back.
-    fn on_pace(&mut self, step: &mut Step) {
+    fn on_pace(&mut self, step: &mut SenderStep) {
         self.send(step);
     }
 }
 
 /// What a step leaves to the engine, besides the packets to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Put an event for the timer into the calendar at this time; [`NEVER`] where it needs none.
-    pub timer: u64,
+pub struct StepOutcome {
+    /// Put an event for the timer into the calendar at this time; [`Time::NEVER`] where it needs none.
+    pub timer: Time,
     /// All that the application offered is acknowledged.
     pub done: bool,
     /// Number of the connection.
@@ -60,10 +62,10 @@ pub trait Senders: Send {
     fn reset(&mut self, index: u32, config: &Config, phase: f64) -> u16;
 
     /// The application has endless data from now on.
-    fn open(&mut self, index: u32, step: &mut Step) -> Outcome;
+    fn open(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
     /// The application has this many packets of data, behind the SYN.
-    fn transfer(&mut self, index: u32, packets: u32, step: &mut Step) -> Outcome;
+    fn transfer(&mut self, index: u32, packets: u32, step: &mut SenderStep) -> StepOutcome;
 
     /// The application offers nothing new; what was sent is still delivered.
     fn close(&mut self, index: u32);
@@ -75,17 +77,17 @@ pub trait Senders: Send {
     fn endless_in_flight_pkts(&mut self, index: u32) -> Option<u32>;
 
     /// Takes an ACK of the connection with this number.
-    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut Step) -> Outcome;
+    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome;
 
     /// An event for the timer has come; it may be early, or stale.
-    fn on_timer(&mut self, index: u32, step: &mut Step) -> Outcome;
+    fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
     /// When to put an event for pacing into the calendar, after a step that kept packets back;
     /// none where one is there.
-    fn pace_at(&mut self, index: u32) -> Option<u64>;
+    fn pace_at(&mut self, index: u32) -> Option<Time>;
 
     /// The event for pacing has come.
-    fn on_pace(&mut self, index: u32, step: &mut Step) -> Outcome;
+    fn on_pace(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
     /// Starts to bring a sender's state into the cache.
     fn prefetch(&self, index: u32);
@@ -93,9 +95,9 @@ pub trait Senders: Send {
 
 struct List<S>(Vec<S>);
 
-impl<S: Sender> List<S> {
+impl<S: TcpSender> List<S> {
     #[inline(always)]
-    fn step(&mut self, index: u32, act: impl FnOnce(&mut S)) -> Outcome {
+    fn step(&mut self, index: u32, act: impl FnOnce(&mut S)) -> StepOutcome {
         let sender = &mut self.0[index as usize];
         act(sender);
         let connection = sender.connection();
@@ -104,9 +106,9 @@ impl<S: Sender> List<S> {
                 connection.timer_event = connection.timer_due;
                 connection.timer_due
             }
-            false => NEVER,
+            false => Time::NEVER,
         };
-        Outcome {
+        StepOutcome {
             timer,
             // Only a closed connection or a transfer has an end.
             done: connection.una == connection.limit,
@@ -115,7 +117,7 @@ impl<S: Sender> List<S> {
     }
 }
 
-impl<S: Sender> Senders for List<S> {
+impl<S: TcpSender> Senders for List<S> {
     fn add(&mut self, config: &Config, phase: f64) -> u32 {
         self.0.push(S::new(config, phase));
         count(self.0.len() - 1)
@@ -127,11 +129,11 @@ impl<S: Sender> Senders for List<S> {
         sender.connection().number
     }
 
-    fn open(&mut self, index: u32, step: &mut Step) -> Outcome {
+    fn open(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {
         self.transfer(index, u32::MAX - 1, step)
     }
 
-    fn transfer(&mut self, index: u32, packets: u32, step: &mut Step) -> Outcome {
+    fn transfer(&mut self, index: u32, packets: u32, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             sender.connection().limit = 1 + packets;
             sender.send(step);
@@ -151,7 +153,7 @@ impl<S: Sender> Senders for List<S> {
         endless.then(|| self.0[index as usize].in_flight_pkts())
     }
 
-    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut Step) -> Outcome {
+    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             let connection = sender.connection();
             // An ACK of an earlier connection is not this one's.
@@ -167,27 +169,27 @@ impl<S: Sender> Senders for List<S> {
         })
     }
 
-    fn on_timer(&mut self, index: u32, step: &mut Step) -> Outcome {
+    fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             let connection = sender.connection();
             // The timer is re-armed without touching its event.
             if connection.timer_event != step.now {
                 return;
             }
-            connection.timer_event = NEVER;
+            connection.timer_event = Time::NEVER;
             if connection.timer_due <= step.now {
                 sender.on_timer(step);
             }
         })
     }
 
-    fn pace_at(&mut self, index: u32) -> Option<u64> {
+    fn pace_at(&mut self, index: u32) -> Option<Time> {
         let connection = self.0[index as usize].connection();
         let wanted = !std::mem::replace(&mut connection.pacer_event, true);
-        wanted.then(|| connection.pacer.next_ns())
+        wanted.then(|| connection.pacer.next_at())
     }
 
-    fn on_pace(&mut self, index: u32, step: &mut Step) -> Outcome {
+    fn on_pace(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             sender.connection().pacer_event = false;
             sender.on_pace(step);
@@ -201,7 +203,7 @@ impl<S: Sender> Senders for List<S> {
     }
 }
 
-fn list<S: Sender + 'static>() -> Box<dyn Senders> {
+fn list<S: TcpSender + 'static>() -> Box<dyn Senders> {
     Box::new(List::<S>(Vec::new()))
 }
 

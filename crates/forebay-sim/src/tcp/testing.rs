@@ -1,13 +1,19 @@
 //! What the tests of senders share: a configuration, ACKs and signs of congestion by hand.
 
 use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use super::congestion::{AckSample, CongestionControl, CongestionEvent, Growth, Indication};
 use super::connection::{Ack, Config};
 use super::receiver::AckPolicy;
 
 /// A millisecond.
-pub const MS: u64 = 1_000_000;
+pub const MS: Span = Span::from_millis(1);
+
+/// The time so long after the start.
+pub fn at(span: Span) -> Time {
+    Time::ZERO + span
+}
 
 /// A sender of Linux with packets of 1500 bytes.
 pub fn config() -> Config {
@@ -15,7 +21,7 @@ pub fn config() -> Config {
         payload_bytes: 1448,
         window_pkts: 1000,
         initial_window_pkts: 10,
-        min_rto_ns: 200 * MS,
+        min_rto: 200 * MS,
         ect: Ecn::Ect0,
         counts_marks: false,
         pacing: false,
@@ -23,7 +29,7 @@ pub fn config() -> Config {
         limited_transmit: true,
         acks: AckPolicy {
             delayed: true,
-            delay_ns: 40 * MS,
+            delay: 40 * MS,
             quick: 0,
             counts_marks: false,
             echoes_changes: false,
@@ -44,24 +50,24 @@ pub fn ack(next: u32, blocks: &[(u32, u32)]) -> Ack<'_> {
 }
 
 /// An ACK that reports packets, with a round trip that equals the smoothed one.
-pub fn ack_sample(now: u64, rtt_ns: u64, delivered_pkts: u32, ce_pkts: u32) -> AckSample {
+pub fn ack_sample(now: Time, rtt: Span, delivered_pkts: u32, ce_pkts: u32) -> AckSample {
     AckSample {
         now,
         una: 0,
         next: 0,
-        rtt_ns: Some(rtt_ns),
-        srtt_ns: rtt_ns,
+        rtt: Some(rtt),
+        srtt: rtt,
         delivered_pkts,
         ce_pkts,
     }
 }
 
 /// Packets arrive that let a window grow.
-pub fn grow(congestion: &mut impl CongestionControl, now: u64, acked_pkts: u32, srtt_ns: u64) {
+pub fn grow(congestion: &mut impl CongestionControl, now: Time, acked_pkts: u32, srtt: Span) {
     congestion.grow(&Growth {
         now,
         acked_pkts,
-        srtt_ns,
+        srtt,
     });
 }
 

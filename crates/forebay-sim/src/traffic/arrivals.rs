@@ -6,69 +6,69 @@ use std::sync::Arc;
 use forebay_packets as packets;
 use forebay_scenario::{Recorded, Traffic};
 use forebay_units::cast::whole_u64;
-use forebay_units::Rng;
+use forebay_units::{Rng, Span, Time};
 
 use super::{draw, Act, Application, Coming};
 
 /// So many packets come at a time: it saves the search for the next event.
 const TOGETHER: usize = 64;
 
-pub struct Arrivals {
+pub struct RecordedArrivals {
     packets: Arc<packets::Arrivals>,
     scale: f64,
-    period_ns: Option<u64>,
-    stop: u64,
+    period: Option<Span>,
+    stop: Time,
     /// When this round of the file began.
-    round: u64,
+    round: Time,
     /// The next packet of this round.
     next: usize,
 }
 
-impl Arrivals {
-    pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> Arrivals {
+impl RecordedArrivals {
+    pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> RecordedArrivals {
         let start = draw(traffic.start, &mut rng);
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
-        Arrivals {
+        RecordedArrivals {
             packets: Arc::clone(&recorded.packets),
             scale: recorded.scale,
-            period_ns: recorded.period.map(|period| period.as_nanos()),
-            stop: stop.unwrap_or(u64::MAX),
+            period: recorded.period,
+            stop: stop.unwrap_or(Time::NEVER),
             round: start,
             next: 0,
         }
     }
 
     /// The next packet's time; after the last packet that of the next round's first.
-    fn due(&mut self) -> Option<u64> {
+    fn due(&mut self) -> Option<Time> {
         if self.next == self.packets.packets.len() {
-            self.round = self.round.saturating_add(self.period_ns?);
+            self.round += self.period?;
             self.next = 0;
         }
-        let at_ns = self.packets.packets[self.next].at_ns;
+        let offset = self.packets.packets[self.next].at;
         // Unscaled times keep their bits.
-        let at_ns = match self.scale {
-            1.0 => at_ns,
-            scale => whole_u64(at_ns as f64 * scale),
+        let offset = match self.scale {
+            1.0 => offset,
+            scale => Span::from_nanos(whole_u64(offset.as_nanos_f64() * scale)),
         };
-        let at = self.round.saturating_add(at_ns);
+        let at = self.round + offset;
         (at < self.stop).then_some(at)
     }
 }
 
-impl Application for Arrivals {
-    fn first(&mut self, _flow: u32, _start: u64, _stop: Option<u64>) -> Option<Act> {
+impl Application for RecordedArrivals {
+    fn first(&mut self, _flow: u32, _start: Time, _stop: Option<Time>) -> Option<Act> {
         None
     }
 
-    fn next(&mut self, _flow: u32, _done: Act, _stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _flow: u32, _done: Act, _stop: Option<Time>) -> Option<Act> {
         None
     }
 
-    fn first_coming(&mut self) -> Option<u64> {
+    fn first_coming(&mut self) -> Option<Time> {
         self.due()
     }
 
-    fn coming(&mut self, give: &mut dyn FnMut(Coming)) -> Option<u64> {
+    fn coming(&mut self, give: &mut dyn FnMut(Coming)) -> Option<Time> {
         for _ in 0..TOGETHER {
             let at = self.due()?;
             let packet = self.packets.packets[self.next];
@@ -95,7 +95,7 @@ mod tests {
 
     const LIST: &[u8] = b"time_s,size_bytes,flow\n5,100,a\n5.001,200,b\n5.004,300,a\n";
 
-    fn times(scale: f64, period: Option<Span>, stop: Option<u64>) -> Vec<(u64, u32, u16)> {
+    fn times(scale: f64, period: Option<Span>, stop: Option<Time>) -> Vec<(Time, u32, u16)> {
         let all = Selection {
             source: Vec::new(),
             destination: Vec::new(),
@@ -108,7 +108,6 @@ mod tests {
             scale,
             period,
         };
-        let at = |ns| Instant::At(Time::from_nanos(ns));
         let traffic = Traffic {
             label: "arrivals".into(),
             flows: 2,
@@ -121,12 +120,12 @@ mod tests {
             pairs: Some(1),
             group: None,
             host: None,
-            start: at(1_000_000_000),
-            stop: stop.map(at),
+            start: Instant::At(at(S)),
+            stop: stop.map(Instant::At),
             kind: TrafficKind::Arrivals(recorded.clone()),
             numbers: Vec::new(),
         };
-        let mut arrivals = Arrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
+        let mut arrivals = RecordedArrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
         let mut found = Vec::new();
         let mut due = arrivals.first_coming();
         while due.is_some() && found.len() < 64 {
@@ -138,25 +137,36 @@ mod tests {
         found
     }
 
-    const S: u64 = 1_000_000_000;
-    const MS: u64 = 1_000_000;
+    const S: Span = Span::from_secs(1);
+    const MS: Span = Span::from_millis(1);
+
+    fn at(span: Span) -> Time {
+        Time::ZERO + span
+    }
 
     #[test]
     fn packets_come_at_their_times_once() {
-        let want = [(S, 0, 100), (S + MS, 1, 200), (S + 4 * MS, 0, 300)];
+        let want = [
+            (at(S), 0, 100),
+            (at(S + MS), 1, 200),
+            (at(S + 4 * MS), 0, 300),
+        ];
         assert_eq!(times(1.0, None, None), want);
         let slower = times(2.5, None, None);
-        assert_eq!(slower[2], (S + 10 * MS, 0, 300));
+        assert_eq!(slower[2], (at(S + 10 * MS), 0, 300));
     }
 
     #[test]
     fn a_period_starts_the_file_anew_until_the_stop() {
-        let found = times(1.0, Some(Span::from_millis(10)), Some(S + 14 * MS));
-        let at: Vec<u64> = found.iter().map(|(at, ..)| (at - S) / MS).collect();
-        assert_eq!(at, [0, 1, 4, 10, 11]);
+        let found = times(1.0, Some(Span::from_millis(10)), Some(at(S + 14 * MS)));
+        let ms: Vec<u64> = found.iter().map(|(at, ..)| at.as_millis() - 1000).collect();
+        assert_eq!(ms, [0, 1, 4, 10, 11]);
         let endless = times(1.0, Some(Span::from_millis(4)), None);
-        let at: Vec<u64> = endless.iter().map(|(at, ..)| (at - S) / MS).collect();
-        assert_eq!(at[..7], [0, 1, 4, 4, 5, 8, 8]);
+        let ms: Vec<u64> = endless
+            .iter()
+            .map(|(at, ..)| at.as_millis() - 1000)
+            .collect();
+        assert_eq!(ms[..7], [0, 1, 4, 4, 5, 8, 8]);
         assert_eq!(endless.len(), 64);
     }
 }

@@ -1,32 +1,32 @@
 //! A constant bit rate: one packet after another at even distance, in any state of the network.
 
-use forebay_units::{Bytes, Rate};
+use forebay_units::{Bytes, Rate, Span, Time};
 
 use super::{small, Act, Action, Application};
 
 pub struct Cbr {
-    gap_ns: u64,
+    gap: Span,
 }
 
 impl Cbr {
     pub fn new(rate: Rate, packet: Bytes) -> Cbr {
         let (gap, _) = rate.transmission(u32::from(small(packet.0)), 0);
         Cbr {
-            gap_ns: gap.as_nanos().max(1),
+            gap: gap.max(Span::from_nanos(1)),
         }
     }
 }
 
 impl Application for Cbr {
-    fn first(&mut self, _flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         Some(Act {
             at: start,
             action: Action::Send,
         })
     }
 
-    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
-        let at = done.at + self.gap_ns;
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
+        let at = done.at + self.gap;
         match stop {
             Some(stop) if at >= stop => None,
             _ => Some(Act {
@@ -45,12 +45,14 @@ mod tests {
     fn packets_are_evenly_spaced() {
         // 1000 bytes at 1 Mbit/s: one every 8 ms.
         let mut cbr = Cbr::new(Rate::from_bps(1_000_000), Bytes(1000));
-        let mut act = cbr.first(0, 5, Some(40_000_000)).unwrap();
+        let (start, stop) = (Time::from_nanos(5), Time::ZERO + Span::from_millis(40));
+        let mut act = cbr.first(0, start, Some(stop)).unwrap();
         let mut times = vec![act.at];
-        while let Some(next) = cbr.next(0, act, Some(40_000_000)) {
+        while let Some(next) = cbr.next(0, act, Some(stop)) {
             times.push(next.at);
             act = next;
         }
-        assert_eq!(times, (0..5).map(|i| 5 + i * 8_000_000).collect::<Vec<_>>());
+        let even = (0..5).map(|i| start + i * Span::from_millis(8));
+        assert_eq!(times, even.collect::<Vec<_>>());
     }
 }

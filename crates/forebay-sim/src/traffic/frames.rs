@@ -1,12 +1,13 @@
 //! Frames: so many packets at once, again and again at even distances, in any state of the network.
 
 use forebay_scenario as scenario;
+use forebay_units::{Span, Time};
 
 use super::{Act, Action, Application};
 
 pub struct Frames {
     packets: u32,
-    interval_ns: u64,
+    interval: Span,
     /// By flow: packets of this frame still to send.
     left: Vec<u32>,
 }
@@ -15,14 +16,14 @@ impl Frames {
     pub fn new(frames: &scenario::Frames, flows: u32) -> Frames {
         Frames {
             packets: frames.packets,
-            interval_ns: frames.interval.as_nanos().max(1),
+            interval: frames.interval.max(Span::from_nanos(1)),
             left: vec![0; flows as usize],
         }
     }
 }
 
 impl Application for Frames {
-    fn first(&mut self, flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         self.left[flow as usize] = self.packets;
         Some(Act {
             at: start,
@@ -30,14 +31,14 @@ impl Application for Frames {
         })
     }
 
-    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         let left = &mut self.left[flow as usize];
         *left -= 1;
         if *left > 0 {
             return Some(done);
         }
         *left = self.packets;
-        let at = done.at.saturating_add(self.interval_ns);
+        let at = done.at + self.interval;
         stop.is_none_or(|stop| at < stop)
             .then_some(Act { at, ..done })
     }
@@ -46,21 +47,21 @@ impl Application for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_units::Span;
 
     #[test]
     fn a_frame_is_sent_whole() {
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
         let model = scenario::Frames {
             packets: 3,
             interval: Span::from_millis(40),
             ecn: false,
         };
         let mut frames = Frames::new(&model, 1);
-        let stop = Some(85_000_000);
-        let mut act = frames.first(0, 5_000_000, stop);
+        let stop = Some(at(85));
+        let mut act = frames.first(0, at(5), stop);
         let mut times = Vec::new();
         while let Some(done) = act {
-            times.push(done.at / 1_000_000);
+            times.push(done.at.as_millis());
             act = frames.next(0, done, stop);
         }
         assert_eq!(times, [5, 5, 5, 45, 45, 45]);

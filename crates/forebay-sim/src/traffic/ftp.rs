@@ -1,18 +1,20 @@
 //! A file without end: the connection opens once, and closes at its stop.
 
+use forebay_units::Time;
+
 use super::{Act, Action, Application};
 
 pub struct Ftp;
 
 impl Application for Ftp {
-    fn first(&mut self, _flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         Some(Act {
             at: start,
             action: Action::Open,
         })
     }
 
-    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         match done.action {
             Action::Open | Action::Fresh => stop.map(|at| Act {
                 at: at.max(done.at),

@@ -1,40 +1,36 @@
 //! Mice: a connection with endless data for an exponential time, then silence for another,
 //! then a new connection. The mean of `on` is pi-pd's "1 second of average lifetime".
 
-use forebay_units::{Rng, Span};
+use forebay_units::{Rng, Span, Time};
 
 use super::{after, Act, Action, Application};
 
 pub struct Mice {
-    on_ns: f64,
-    off_ns: f64,
+    on: Span,
+    off: Span,
     rng: Rng,
 }
 
 impl Mice {
     pub fn new(on: Span, off: Span, rng: Rng) -> Mice {
-        Mice {
-            on_ns: on.as_nanos() as f64,
-            off_ns: off.as_nanos() as f64,
-            rng,
-        }
+        Mice { on, off, rng }
     }
 }
 
 impl Application for Mice {
-    fn first(&mut self, _flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         Some(Act {
-            at: after(start, self.off_ns, &mut self.rng),
+            at: after(start, self.off, &mut self.rng),
             action: Action::Fresh,
         })
     }
 
-    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
-        let (mean_ns, action) = match done.action {
-            Action::Fresh => (self.on_ns, Action::Close),
-            _ => (self.off_ns, Action::Fresh),
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
+        let (mean, action) = match done.action {
+            Action::Fresh => (self.on, Action::Close),
+            _ => (self.off, Action::Fresh),
         };
-        let at = after(done.at, mean_ns, &mut self.rng);
+        let at = after(done.at, mean, &mut self.rng);
         match stop {
             // After its stop a mouse finishes and stays silent.
             Some(stop) if at >= stop && action == Action::Fresh => None,
@@ -52,16 +48,14 @@ mod tests {
     use super::super::statistics::follows;
     use super::*;
 
-    const SECOND: f64 = 1e9;
-
     /// Lengths of the on and off periods of one mouse.
     fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
         let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
-        let mut act = mice.first(0, 0, None).unwrap();
+        let mut act = mice.first(0, Time::ZERO, None).unwrap();
         let (mut ons, mut offs) = (Vec::new(), Vec::new());
         for _ in 0..n {
             let next = mice.next(0, act, None).unwrap();
-            let length_s = (next.at - act.at) as f64 / SECOND;
+            let length_s = (next.at - act.at).as_secs_f64();
             match act.action {
                 Action::Fresh => ons.push(length_s),
                 _ => offs.push(length_s),
@@ -85,11 +79,11 @@ mod tests {
     #[test]
     fn a_stopped_mouse_stays_silent() {
         let mut mice = Mice::new(Span::from_secs(1), Span::from_secs(1), Rng::new(5, "mice"));
-        let stop = Some(3_000_000_000);
-        let mut act = mice.first(0, 0, stop);
+        let stop = Some(Time::ZERO + Span::from_secs(3));
+        let mut act = mice.first(0, Time::ZERO, stop);
         let mut last = None;
         while let Some(done) = act {
-            assert!(done.at <= 3_000_000_000 || done.action == Action::Close);
+            assert!(Some(done.at) <= stop || done.action == Action::Close);
             last = Some(done.action);
             act = mice.next(0, done, stop);
         }

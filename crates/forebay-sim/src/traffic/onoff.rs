@@ -6,19 +6,19 @@ use std::f64::consts::TAU;
 
 use forebay_scenario::{self as scenario, Arrivals, Traffic};
 use forebay_units::cast::whole_u64;
-use forebay_units::Rng;
+use forebay_units::{Rng, Span, Time};
 
-use super::{after, count, draw, small, Act, Action, Application, Arrival};
+use super::{after, count, draw, next_poisson, small, Act, Action, Application, Arrival};
 
 pub struct OnOff {
-    gap_ns: u64,
-    on_ns: f64,
+    gap: Span,
+    on: Span,
     on_shape: Option<f64>,
-    off_ns: f64,
+    off: Span,
     bursts: Option<f64>,
     arrivals: Option<Arrivals>,
     /// When arrivals begin and end.
-    window: (u64, u64),
+    window: (Time, Time),
     flows: Vec<Burst>,
     /// Number of flows that arrivals may take, from the first.
     active: u32,
@@ -28,7 +28,7 @@ pub struct OnOff {
 /// A flow's burst under way, or its next one.
 #[derive(Clone, Copy, Default)]
 struct Burst {
-    end: u64,
+    end: Time,
     /// Bursts after this one; `None` for no end.
     left: Option<u64>,
     /// Of flows that arrive: whether it is one.
@@ -43,13 +43,13 @@ impl OnOff {
         let start = draw(traffic.start, &mut rng);
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
         OnOff {
-            gap_ns: gap.as_nanos().max(1),
-            on_ns: onoff.on.as_nanos() as f64,
+            gap: gap.max(Span::from_nanos(1)),
+            on: onoff.on,
             on_shape: onoff.on_shape,
-            off_ns: onoff.off.as_nanos() as f64,
+            off: onoff.off,
             bursts: onoff.bursts,
             arrivals: onoff.arrivals,
-            window: (start, stop.unwrap_or(u64::MAX)),
+            window: (start, stop.unwrap_or(Time::NEVER)),
             flows: vec![Burst::default(); flows as usize],
             active: flows,
             rng,
@@ -57,16 +57,17 @@ impl OnOff {
     }
 
     /// Length of a burst: Pareto with the wanted mean, or exponential.
-    fn burst_ns(&mut self) -> u64 {
+    fn burst_length(&mut self) -> Span {
+        let on = self.on.as_nanos_f64();
         let length = match self.on_shape {
             // x = scale·u^(−1/shape) has the mean scale·shape/(shape − 1).
             Some(shape) => {
-                let scale = self.on_ns * (shape - 1.0) / shape;
+                let scale = on * (shape - 1.0) / shape;
                 scale * (1.0 - self.rng.uniform()).powf(-1.0 / shape)
             }
-            None => self.rng.exponential(self.on_ns),
+            None => self.rng.exponential(on),
         };
-        whole_u64(length)
+        Span::from_nanos(whole_u64(length))
     }
 
     /// Number of bursts: geometric on 1, 2, … with the wanted mean.
@@ -78,9 +79,9 @@ impl OnOff {
     }
 
     /// Starts a flow at `at`.
-    fn begin(&mut self, flow: u32, at: u64) -> Act {
+    fn begin(&mut self, flow: u32, at: Time) -> Act {
         let left = self.burst_count().map(|count| count - 1);
-        let end = at.saturating_add(self.burst_ns());
+        let end = at + self.burst_length();
         let taken = true;
         self.flows[flow as usize] = Burst { end, left, taken };
         Act {
@@ -91,26 +92,27 @@ impl OnOff {
 
     /// The next arrival after `now`, by thinning the most frequent arrivals (Lewis and Shedler
     /// 1979).
-    fn next_arrival(&mut self, arrivals: Arrivals, now: u64) -> u64 {
+    fn next_arrival(&mut self, arrivals: Arrivals, now: Time) -> Option<Time> {
+        let nanos = |at: Time| at.since_start().as_nanos_f64();
         let most = arrivals.per_s * (1.0 + arrivals.swing);
         let mut at = now;
         loop {
-            at = after(at, 1e9 / most, &mut self.rng);
+            at = next_poisson(at, most, &mut self.rng);
             if at >= self.window.1 {
-                return u64::MAX;
+                return None;
             }
-            let since_peak_s = (at as f64 - arrivals.peak.as_nanos() as f64) / 1e9;
+            let since_peak_s = (nanos(at) - nanos(arrivals.peak)) / 1e9;
             let phase = TAU * since_peak_s / arrivals.period.as_secs_f64();
             let rate = arrivals.per_s * (1.0 + arrivals.swing * phase.cos());
             if self.rng.chance(rate / most) {
-                return at;
+                return Some(at);
             }
         }
     }
 }
 
 impl Application for OnOff {
-    fn first(&mut self, flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         match self.arrivals {
             None => Some(self.begin(flow, start)),
             Some(_) => {
@@ -120,9 +122,9 @@ impl Application for OnOff {
         }
     }
 
-    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         let burst = self.flows[flow as usize];
-        let mut at = done.at + self.gap_ns;
+        let mut at = done.at + self.gap;
         if at >= burst.end {
             if burst.left == Some(0) {
                 self.flows[flow as usize].taken = false;
@@ -130,8 +132,8 @@ impl Application for OnOff {
             }
             // The last packet's time belongs to the burst, also where that is longer.
             let off_from = burst.end.max(done.at);
-            at = after(off_from, self.off_ns, &mut self.rng);
-            let end = at.saturating_add(self.burst_ns());
+            at = after(off_from, self.off, &mut self.rng);
+            let end = at + self.burst_length();
             let burst = &mut self.flows[flow as usize];
             burst.end = end;
             burst.left = burst.left.map(|left| left - 1);
@@ -146,20 +148,19 @@ impl Application for OnOff {
         })
     }
 
-    fn first_arrival(&mut self) -> Option<u64> {
+    fn first_arrival(&mut self) -> Option<Time> {
         let arrivals = self.arrivals?;
-        Some(self.next_arrival(arrivals, self.window.0))
+        self.next_arrival(arrivals, self.window.0)
     }
 
-    fn arrive(&mut self, now: u64) -> Arrival {
+    fn arrive(&mut self, now: Time) -> Arrival {
         let free = self.flows[..self.active as usize]
             .iter()
             .position(|flow| !flow.taken);
         let begins = free.map(|flow| (count(flow), self.begin(count(flow), now)));
-        let next = match self.arrivals {
-            Some(arrivals) => self.next_arrival(arrivals, now),
-            None => u64::MAX,
-        };
+        let next = self
+            .arrivals
+            .and_then(|arrivals| self.next_arrival(arrivals, now));
         Arrival { begins, next }
     }
 
@@ -214,9 +215,9 @@ mod tests {
         let mut app = staqm(None, 1);
         let (mut ons, mut offs, mut bursts) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..2_000 {
-            let mut act = app.first(0, 0, None).unwrap();
+            let mut act = app.first(0, Time::ZERO, None).unwrap();
             let mut count = 1;
-            ons.push((app.flows[0].end - act.at) as f64 / 1e9);
+            ons.push((app.flows[0].end - act.at).as_secs_f64());
             loop {
                 let end = app.flows[0].end;
                 let Some(next) = app.next(0, act, None) else {
@@ -224,12 +225,12 @@ mod tests {
                 };
                 if app.flows[0].end != end {
                     count += 1;
-                    offs.push((next.at - end) as f64 / 1e9);
-                    ons.push((app.flows[0].end - next.at) as f64 / 1e9);
+                    offs.push((next.at - end).as_secs_f64());
+                    ons.push((app.flows[0].end - next.at).as_secs_f64());
                     // Packets are evenly spaced to the end of the burst.
-                    assert!(act.at < end && act.at + 100_000 >= end);
+                    assert!(act.at < end && act.at + Span::from_micros(100) >= end);
                 } else {
-                    assert_eq!(next.at - act.at, 100_000);
+                    assert_eq!(next.at - act.at, Span::from_micros(100));
                 }
                 act = next;
             }
@@ -277,10 +278,10 @@ mod tests {
         let mut gaps = Vec::new();
         let mut at = app.first_arrival().unwrap();
         while gaps.len() < 20_000 {
-            let now = expected(at as f64 / 1e9);
+            let now = expected(at.as_secs_f64());
             gaps.push(now - before);
             before = now;
-            at = app.arrive(at).next;
+            at = app.arrive(at).next.unwrap();
         }
         follows(&gaps, |t| 1.0 - (-t).exp());
     }
@@ -294,11 +295,13 @@ mod tests {
             peak: Time::ZERO,
         };
         let mut app = staqm(Some(arrivals), 2);
-        assert!(app.first(0, 0, None).is_none() && app.first(1, 0, None).is_none());
-        let (first, act) = app.arrive(1_000).begins.unwrap();
-        let (second, _) = app.arrive(2_000).begins.unwrap();
+        assert!(
+            app.first(0, Time::ZERO, None).is_none() && app.first(1, Time::ZERO, None).is_none()
+        );
+        let (first, act) = app.arrive(Time::from_nanos(1_000)).begins.unwrap();
+        let (second, _) = app.arrive(Time::from_nanos(2_000)).begins.unwrap();
         assert_eq!((first, second), (0, 1));
-        assert!(app.arrive(3_000).begins.is_none());
+        assert!(app.arrive(Time::from_nanos(3_000)).begins.is_none());
         let mut act = act;
         while let Some(next) = app.next(0, act, None) {
             act = next;

@@ -3,15 +3,15 @@
 //! exponential time before the next page. The request, one small packet in ns-2, is not sent.
 
 use forebay_scenario as scenario;
-use forebay_units::{Bytes, Rng};
+use forebay_units::{Bytes, Rng, Span, Time};
 
 use super::{after, packets, Act, Action, Application};
 
 pub struct Pages {
     pages: Option<u32>,
-    page_gap_ns: f64,
+    page_gap: Span,
     objects: u32,
-    object_gap_ns: f64,
+    object_gap: Span,
     size: scenario::Pareto2,
     payload_bytes: u64,
     sessions: Vec<Session>,
@@ -38,9 +38,9 @@ impl Pages {
         };
         Pages {
             pages: pages.pages,
-            page_gap_ns: pages.page_gap.as_nanos() as f64,
+            page_gap: pages.page_gap,
             objects: pages.objects,
-            object_gap_ns: pages.object_gap.as_nanos() as f64,
+            object_gap: pages.object_gap,
             size: pages.size,
             payload_bytes: payload.0,
             sessions: (0..sessions).map(session).collect(),
@@ -48,17 +48,17 @@ impl Pages {
     }
 
     /// The first object of the next page, if there is one, after the time between pages.
-    fn page(&mut self, flow: u32, now: u64, stop: Option<u64>) -> Option<Act> {
+    fn page(&mut self, flow: u32, now: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         if let Some(left) = &mut session.pages {
             *left = left.checked_sub(1)?;
         }
         session.to_start = self.objects;
-        let at = after(now, self.page_gap_ns, &mut session.rng);
+        let at = after(now, self.page_gap, &mut session.rng);
         self.object(flow, at, stop)
     }
 
-    fn object(&mut self, flow: u32, at: u64, stop: Option<u64>) -> Option<Act> {
+    fn object(&mut self, flow: u32, at: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         let packets = packets(self.size, self.payload_bytes, &mut session.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
@@ -70,23 +70,23 @@ impl Pages {
 
 impl Application for Pages {
     /// A session starts with a wait, so that sessions do not start together.
-    fn first(&mut self, flow: u32, start: u64, stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act> {
         self.sessions[flow as usize].pages = self.pages;
         self.page(flow, start, stop)
     }
 
-    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         session.under_way += 1;
         session.to_start -= 1;
         if session.to_start == 0 {
             return None;
         }
-        let at = after(done.at, self.object_gap_ns, &mut session.rng);
+        let at = after(done.at, self.object_gap, &mut session.rng);
         self.object(flow, at, stop)
     }
 
-    fn transferred(&mut self, flow: u32, now: u64, stop: Option<u64>) -> Option<Act> {
+    fn transferred(&mut self, flow: u32, now: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         session.under_way -= 1;
         if session.under_way > 0 || session.to_start > 0 {
@@ -100,7 +100,6 @@ impl Application for Pages {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_units::{Rng, Span};
 
     fn sessions(pages: Option<u32>, objects: u32) -> Pages {
         let tcp = scenario::Tcp {
@@ -134,10 +133,10 @@ mod tests {
     fn gaps_are_exponential_and_sizes_pareto() {
         let mut pages = sessions(None, 3);
         let (mut page_gaps, mut object_gaps, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut act = pages.first(0, 0, None).unwrap();
-        let mut ended = 0;
+        let mut act = pages.first(0, Time::ZERO, None).unwrap();
+        let mut ended = Time::ZERO;
         for _ in 0..20_000 {
-            page_gaps.push((act.at - ended) as f64 / 1e9);
+            page_gaps.push((act.at - ended).as_secs_f64());
             for object in 0..3 {
                 let Action::Transfer(size) = act.action else {
                     panic!("{act:?}")
@@ -146,11 +145,11 @@ mod tests {
                 let next = pages.next(0, act, None);
                 assert_eq!(next.is_some(), object < 2);
                 if let Some(next) = next {
-                    object_gaps.push((next.at - act.at) as f64 / 1e9);
+                    object_gaps.push((next.at - act.at).as_secs_f64());
                     act = next;
                 }
             }
-            ended = act.at + 100_000_000;
+            ended = act.at + Span::from_millis(100);
             assert!(pages.transferred(0, ended, None).is_none());
             assert!(pages.transferred(0, ended, None).is_none());
             act = pages.transferred(0, ended, None).unwrap();
@@ -164,7 +163,7 @@ mod tests {
     #[test]
     fn a_session_ends_after_its_pages() {
         let mut pages = sessions(Some(2), 1);
-        let first = pages.first(0, 0, None).unwrap();
+        let first = pages.first(0, Time::ZERO, None).unwrap();
         assert!(pages.next(0, first, None).is_none());
         let second = pages.transferred(0, first.at, None).unwrap();
         assert!(pages.next(0, second, None).is_none());

@@ -5,7 +5,7 @@
 use forebay_scenario as scenario;
 use forebay_trace::Viewer;
 use forebay_units::cast::{whole_u32, whole_u64};
-use forebay_units::{Bytes, Span};
+use forebay_units::{Bytes, Span, Time};
 
 use super::{Act, Action, Application};
 
@@ -23,26 +23,26 @@ pub struct Video {
 struct Watching {
     /// Playing time in the buffer at `since`.
     level_s: f64,
-    since: u64,
+    since: Time,
     /// The first segment has come.
     playing: bool,
     /// Place in the ladder of the segment under way.
     rate: usize,
     /// When segments came, with their bit rates.
-    segments: Vec<(u64, f64)>,
+    segments: Vec<(Time, f64)>,
     /// From when until when playing stood still.
-    stalls: Vec<(u64, u64)>,
+    stalls: Vec<(Time, Time)>,
 }
 
 impl Watching {
     /// When the buffer runs empty.
-    fn runs_out(&self) -> u64 {
-        self.since.saturating_add(whole_u64(1e9 * self.level_s))
+    fn runs_out(&self) -> Time {
+        self.since + Span::from_nanos(whole_u64(1e9 * self.level_s))
     }
 
     /// What is in the buffer at `now`.
-    fn level_s(&self, now: u64) -> f64 {
-        let played_s = (now - self.since) as f64 / 1e9;
+    fn level_s(&self, now: Time) -> f64 {
+        let played_s = (now - self.since).as_secs_f64();
         (self.level_s - played_s).max(0.0)
     }
 }
@@ -93,7 +93,7 @@ impl Video {
         }
     }
 
-    fn fetch(&self, rate: usize, at: u64, stop: Option<u64>) -> Option<Act> {
+    fn fetch(&self, rate: usize, at: Time, stop: Option<Time>) -> Option<Act> {
         let bytes = self.ladder_bps[rate] * self.segment_s / 8.0;
         let packets = whole_u32((bytes / self.payload_bytes).ceil().max(1.0));
         stop.is_none_or(|stop| at < stop).then_some(Act {
@@ -104,16 +104,16 @@ impl Video {
 }
 
 impl Application for Video {
-    fn first(&mut self, viewer: u32, start: u64, stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, viewer: u32, start: Time, stop: Option<Time>) -> Option<Act> {
         self.viewers[viewer as usize] = Watching::default();
         self.fetch(0, start, stop)
     }
 
-    fn next(&mut self, _viewer: u32, _done: Act, _stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _viewer: u32, _done: Act, _stop: Option<Time>) -> Option<Act> {
         None
     }
 
-    fn transferred(&mut self, viewer: u32, now: u64, stop: Option<u64>) -> Option<Act> {
+    fn transferred(&mut self, viewer: u32, now: Time, stop: Option<Time>) -> Option<Act> {
         let bps = self.ladder_bps[self.viewers[viewer as usize].rate];
         let at = &mut self.viewers[viewer as usize];
         let empty = at.runs_out();
@@ -128,25 +128,25 @@ impl Application for Video {
         let (rate, level_s) = (at.rate, at.level_s - excess_s);
         let rate = self.choose(rate, level_s);
         self.viewers[viewer as usize].rate = rate;
-        self.fetch(rate, now.saturating_add(whole_u64(1e9 * excess_s)), stop)
+        let wait = Span::from_nanos(whole_u64(1e9 * excess_s));
+        self.fetch(rate, now + wait, stop)
     }
 
-    fn viewers(&self, (start, end): (u64, u64)) -> Vec<Viewer> {
+    fn viewers(&self, (start, end): (Time, Time)) -> Vec<Viewer> {
         let one = |at: &Watching| {
-            let within = |time: u64| start < time && time <= end;
+            let within = |time: Time| start < time && time <= end;
             let segments = at.segments.iter().filter(|(came, _)| within(*came));
             let bps: Vec<f64> = segments.map(|(_, bps)| *bps).collect();
             let last = (at.playing && at.runs_out() < end).then(|| (at.runs_out(), end));
             let stalls = at.stalls.iter().copied().chain(last);
             let stalls = stalls.map(|(from, to)| (from.max(start), to.min(end)));
-            let stalls: Vec<(u64, u64)> = stalls.filter(|(from, to)| from < to).collect();
-            let stalled_ns = stalls.iter().map(|(from, to)| to - from).sum();
+            let stalls: Vec<(Time, Time)> = stalls.filter(|(from, to)| from < to).collect();
             Viewer {
                 traffic: 0,
                 segments: crate::number::count(bps.len()),
                 rates_bps: bps.iter().sum(),
                 stalls: crate::number::count(stalls.len()),
-                stalled: Span::from_nanos(stalled_ns),
+                stalled: stalls.iter().map(|(from, to)| *to - *from).sum(),
             }
         };
         self.viewers.iter().map(one).collect()
@@ -157,7 +157,11 @@ impl Application for Video {
 mod tests {
     use super::*;
 
-    const S: u64 = 1_000_000_000;
+    const S: Span = Span::from_secs(1);
+
+    fn at(span: Span) -> Time {
+        Time::ZERO + span
+    }
 
     /// Rates of 1, 2 and 4 Mbit/s; f(B) is 1 Mbit/s up to 5 s and 4 Mbit/s from 20 s on.
     fn video() -> Video {
@@ -171,7 +175,7 @@ mod tests {
         }
     }
 
-    fn packets(act: Option<Act>) -> (u64, u32) {
+    fn packets(act: Option<Act>) -> (Time, u32) {
         match act {
             Some(Act {
                 at,
@@ -204,34 +208,40 @@ mod tests {
     fn a_slow_path_stalls_and_a_fast_one_fills_the_buffer() {
         let mut slow = video();
         // 2 s at 1 Mbit/s.
-        assert_eq!(packets(slow.first(0, S, None)), (S, 250));
+        assert_eq!(packets(slow.first(0, at(S), None)), (at(S), 250));
         for i in 1..=4 {
             // Each segment of 2 s takes 3 s.
             assert_eq!(
-                packets(slow.transferred(0, S + 3 * i * S, None)),
-                (S + 3 * i * S, 250)
+                packets(slow.transferred(0, at(S + 3 * i * S), None)),
+                (at(S + 3 * i * S), 250)
             );
         }
-        let seen = slow.viewers((0, 14 * S))[0];
+        let seen = slow.viewers((Time::ZERO, at(14 * S)))[0];
         assert_eq!((seen.segments, seen.stalls), (4, 3));
         assert_eq!(seen.stalled, Span::from_secs(3));
         // Up to 16 s, the buffer runs out at 15 s.
-        assert_eq!(slow.viewers((0, 16 * S))[0].stalled, Span::from_secs(4));
-        assert_eq!(slow.viewers((7 * S, 10 * S))[0].stalled, Span::from_secs(1));
+        assert_eq!(
+            slow.viewers((Time::ZERO, at(16 * S)))[0].stalled,
+            Span::from_secs(4)
+        );
+        assert_eq!(
+            slow.viewers((at(7 * S), at(10 * S)))[0].stalled,
+            Span::from_secs(1)
+        );
 
         let mut fast = video();
-        let (mut at, mut most) = (packets(fast.first(0, 0, None)).0, 0);
+        let (mut now, mut most) = (packets(fast.first(0, Time::ZERO, None)).0, 0);
         for _ in 0..100 {
-            let next = packets(fast.transferred(0, at + S / 10, None));
-            at = next.0;
+            let next = packets(fast.transferred(0, now + S / 10, None));
+            now = next.0;
             most = most.max(next.1);
             assert!(fast.viewers[0].level_s <= fast.buffer_s + 1e-9);
         }
-        let seen = fast.viewers((at / 2, at))[0];
+        let seen = fast.viewers((at(now.since_start() / 2), now))[0];
         // At the highest rate, as fast as it is played.
         assert_eq!((most, seen.stalls), (1000, 0));
         assert!((seen.rates_bps / f64::from(seen.segments) - 4e6).abs() < 1.0);
-        let played_s = at as f64 / 2e9;
+        let played_s = now.as_secs_f64() / 2.0;
         assert!((f64::from(seen.segments) * 2.0 - played_s).abs() < 4.0);
     }
 }

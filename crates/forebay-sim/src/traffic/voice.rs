@@ -2,39 +2,39 @@
 //! exponential pauses between them (ITU-T P.59), in any state of the network.
 
 use forebay_scenario as scenario;
-use forebay_units::Rng;
+use forebay_units::{Rng, Span, Time};
 
 use super::{after, Act, Action, Application};
 
 pub struct Voice {
-    interval_ns: u64,
+    interval: Span,
     talk: Option<scenario::Talk>,
     /// By call: the end of its talk spurt, and a stream of its own.
-    calls: Vec<(u64, Rng)>,
+    calls: Vec<(Time, Rng)>,
 }
 
 impl Voice {
     pub fn new(voice: &scenario::Voice, calls: u32, mut rng: Rng) -> Voice {
-        let call = |_| (0, Rng::new(rng.next_u64(), "call"));
+        let call = |_| (Time::ZERO, Rng::new(rng.next_u64(), "call"));
         Voice {
-            interval_ns: voice.interval.as_nanos().max(1),
+            interval: voice.interval.max(Span::from_nanos(1)),
             talk: voice.talk,
             calls: (0..calls).map(call).collect(),
         }
     }
 
     /// A talk spurt begins at `at`.
-    fn talk(&mut self, call: u32, at: u64) {
+    fn talk(&mut self, call: u32, at: Time) {
         let (end, rng) = &mut self.calls[call as usize];
         *end = match self.talk {
-            Some(talk) => after(at, talk.talk.as_nanos() as f64, rng),
-            None => u64::MAX,
+            Some(talk) => after(at, talk.talk, rng),
+            None => Time::NEVER,
         };
     }
 }
 
 impl Application for Voice {
-    fn first(&mut self, call: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, call: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         self.talk(call, start);
         Some(Act {
             at: start,
@@ -42,11 +42,11 @@ impl Application for Voice {
         })
     }
 
-    fn next(&mut self, call: u32, done: Act, stop: Option<u64>) -> Option<Act> {
-        let mut at = done.at.saturating_add(self.interval_ns);
+    fn next(&mut self, call: u32, done: Act, stop: Option<Time>) -> Option<Act> {
+        let mut at = done.at + self.interval;
         let (end, rng) = &mut self.calls[call as usize];
         if let Some(talk) = self.talk.filter(|_| at >= *end) {
-            at = after(*end, talk.pause.as_nanos() as f64, rng).max(at);
+            at = after(*end, talk.pause, rng).max(at);
             self.talk(call, at);
         }
         stop.is_none_or(|stop| at < stop)
@@ -58,7 +58,7 @@ impl Application for Voice {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_units::{Rate, Span};
+    use forebay_units::Rate;
 
     /// Times of packets in s.
     fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {
@@ -69,10 +69,10 @@ mod tests {
             ecn: false,
         };
         let mut voice = Voice::new(&model, 1, Rng::new(3, "voice"));
-        let mut act = voice.first(0, 0, None).unwrap();
+        let mut act = voice.first(0, Time::ZERO, None).unwrap();
         let mut times = Vec::new();
         for _ in 0..n {
-            times.push(act.at as f64 / 1e9);
+            times.push(act.at.as_secs_f64());
             act = voice.next(0, act, None).unwrap();
         }
         times

@@ -3,12 +3,12 @@
 //! Pareto of the second kind).
 
 use forebay_scenario::{self as scenario, Pareto2};
-use forebay_units::{Bytes, Rng};
+use forebay_units::{Bytes, Rng, Time};
 
-use super::{after, packets, Act, Action, Application};
+use super::{next_poisson, packets, Act, Action, Application};
 
 pub struct Web {
-    gap_ns: f64,
+    requests_per_s: f64,
     size: Pareto2,
     payload_bytes: u64,
     rng: Rng,
@@ -17,15 +17,15 @@ pub struct Web {
 impl Web {
     pub fn new(web: &scenario::Web, payload: Bytes, rng: Rng) -> Web {
         Web {
-            gap_ns: 1e9 / web.requests_per_s,
+            requests_per_s: web.requests_per_s,
             size: web.size,
             payload_bytes: payload.0,
             rng,
         }
     }
 
-    fn request(&mut self, now: u64, stop: Option<u64>) -> Option<Act> {
-        let at = after(now, self.gap_ns, &mut self.rng);
+    fn request(&mut self, now: Time, stop: Option<Time>) -> Option<Act> {
+        let at = next_poisson(now, self.requests_per_s, &mut self.rng);
         let packets = packets(self.size, self.payload_bytes, &mut self.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
@@ -35,11 +35,11 @@ impl Web {
 }
 
 impl Application for Web {
-    fn first(&mut self, _flow: u32, start: u64, stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: Time, stop: Option<Time>) -> Option<Act> {
         self.request(start, stop)
     }
 
-    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         self.request(done.at, stop)
     }
 }
@@ -48,6 +48,7 @@ impl Application for Web {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
+    use forebay_units::Span;
 
     /// Gaps in s and sizes in packets of bigdeli's sessions.
     fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {
@@ -56,19 +57,19 @@ mod tests {
             scale: Bytes(1000),
         };
         let mut web = Web {
-            gap_ns: 1e8,
+            requests_per_s: 10.0,
             size,
             payload_bytes: 1000,
             rng: Rng::new(3, "web"),
         };
-        let mut at = 0;
-        let mut act = web.first(0, 0, None).unwrap();
+        let mut at = Time::ZERO;
+        let mut act = web.first(0, Time::ZERO, None).unwrap();
         let (mut gaps, mut sizes) = (Vec::new(), Vec::new());
         for _ in 0..n {
             let Action::Transfer(packets) = act.action else {
                 panic!("{act:?}")
             };
-            gaps.push((act.at - at) as f64 / 1e9);
+            gaps.push((act.at - at).as_secs_f64());
             sizes.push(packets);
             at = act.at;
             act = web.next(0, act, None).unwrap();
@@ -102,7 +103,7 @@ mod tests {
     fn a_stopped_session_requests_nothing() {
         let (_, _) = requests(1);
         let mut web = Web {
-            gap_ns: 1e8,
+            requests_per_s: 10.0,
             size: Pareto2 {
                 shape: 1.2,
                 scale: Bytes(1000),
@@ -110,13 +111,13 @@ mod tests {
             payload_bytes: 1000,
             rng: Rng::new(3, "web"),
         };
-        let stop = Some(2_000_000_000);
-        let mut act = web.first(0, 1_000_000_000, stop);
+        let [start, stop] = [1, 2].map(|s| Time::ZERO + Span::from_secs(s));
+        let mut act = web.first(0, start, Some(stop));
         let mut count = 0;
         while let Some(done) = act {
-            assert!((1_000_000_000..2_000_000_000).contains(&done.at));
+            assert!((start..stop).contains(&done.at));
             count += 1;
-            act = web.next(0, done, stop);
+            act = web.next(0, done, Some(stop));
         }
         assert!((1..30).contains(&count), "{count}");
     }

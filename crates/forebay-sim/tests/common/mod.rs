@@ -17,3 +17,31 @@ pub fn simulate(text: &str, options: &Options) -> Trace {
     let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
     run.unwrap().unwrap()
 }
+
+/// A link that no traffic crosses.
+#[allow(dead_code, reason = "not every test has it")]
+pub const IDLE_LINK: &str = r#"
+    [[link]]
+    from = "elsewhere"
+    to = "nowhere"
+    rate = "1Mbit/s"
+    buffer = "10p"
+"#;
+
+/// A link "back" in parallel with the bottleneck, from its far end to its near one; `law` as in a
+/// scenario.
+#[allow(dead_code, reason = "not every test has it")]
+pub fn link_back(rate: &str, buffer: &str, law: &str) -> String {
+    format!(
+        r#"
+        [[link]]
+        name = "back"
+        from = "right"
+        to = "left"
+        rate = "{rate}"
+        delay = "10ms"
+        buffer = "{buffer}"
+        law = {law}
+        "#
+    )
+}

@@ -21,18 +21,20 @@ mod windowed_max;
 pub use v1::Bbr;
 pub use v3::Bbr3;
 
+use forebay_units::Span;
+
 use super::{DeliveryRate, RateSample, RecoveryState};
 
 /// The pipe is full after this many round trips in which bandwidth has not grown by a quarter.
 const FULL_BW_ROUNDS: u32 = 3;
 /// What the first pace takes for the round trip where the handshake has told none.
-const DEFAULT_RTT_NS: u64 = 1_000_000;
+const DEFAULT_RTT: Span = Span::from_millis(1);
 
 /// The round trip of the first pace.
-fn first_rtt_ns(srtt_ns: u64) -> u64 {
-    match srtt_ns {
-        0 => DEFAULT_RTT_NS,
-        srtt_ns => srtt_ns,
+fn first_rtt(srtt: Span) -> Span {
+    match srtt {
+        Span::ZERO => DEFAULT_RTT,
+        srtt => srtt,
     }
 }
 

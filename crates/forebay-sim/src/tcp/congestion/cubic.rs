@@ -1,5 +1,7 @@
 //! CUBIC (RFC 9438) in real numbers, with slow start as ns-2 counts it.
 
+use forebay_units::Time;
+
 use super::{CongestionControl, CongestionEvent, Growth, RealWindow};
 use crate::tcp::Config;
 
@@ -24,7 +26,7 @@ struct Curve {
     /// Window before the last reduction, without fast convergence.
     prior: f64,
     /// When this stretch of congestion avoidance began.
-    epoch: Option<u64>,
+    epoch: Option<Time>,
     /// From the epoch to the plateau, in s.
     k_s: f64,
     /// The window that Reno would have.
@@ -34,7 +36,7 @@ struct Curve {
 }
 
 impl Curve {
-    fn begin(&mut self, cwnd: f64, now: u64) {
+    fn begin(&mut self, cwnd: f64, now: Time) {
         self.epoch = Some(now);
         self.w_est = cwnd;
         if self.after_timeout || self.w_max <= cwnd {
@@ -71,11 +73,11 @@ impl CongestionControl for Cubic {
         }
         let (curve, now) = (&mut self.curve, growth.now);
         let acked = f64::from(growth.acked_pkts);
-        let rtt_s = growth.srtt_ns as f64 / 1e9;
+        let rtt_s = growth.srtt.as_secs_f64();
         if curve.epoch.is_none() {
             curve.begin(cwnd, now);
         }
-        let elapsed_s = (now - curve.epoch.unwrap_or(now)) as f64 / 1e9;
+        let elapsed_s = (now - curve.epoch.unwrap_or(now)).as_secs_f64();
         // Section 4.3: as fast as Reno at least.
         let alpha = if curve.w_est >= curve.prior {
             1.0
@@ -106,7 +108,7 @@ impl CongestionControl for Cubic {
         self.window.lower(event.in_use_pkts * BETA)
     }
 
-    fn on_timeout(&mut self, _now: u64, _next: u32) {
+    fn on_timeout(&mut self, _now: Time, _next: u32) {
         self.curve.after_timeout = true;
     }
 }
@@ -115,7 +117,8 @@ impl CongestionControl for Cubic {
 mod tests {
     use super::super::Indication;
     use super::*;
-    use crate::tcp::testing;
+    use crate::tcp::testing::{self, at, grow, MS};
+    use forebay_units::Span;
 
     fn lose(flow: &mut Cubic) {
         flow.window.cwnd = testing::reduced(flow, Indication::Loss);
@@ -141,15 +144,15 @@ mod tests {
         // worth of ACKs each 100 ms. With so long a round trip Reno would be slower.
         let mut w = reduced(1000.0);
         let mut at_plateau_s = f64::NAN;
-        let mut now = 0;
-        while now < 12_000_000_000 {
+        let mut now = Time::ZERO;
+        while now < at(12_000 * MS) {
             for _ in 0..10 {
                 let acked = (w.window.cwnd / 10.0) as u32;
-                testing::grow(&mut w, now, acked, 100_000_000);
-                now += 10_000_000;
+                grow(&mut w, now, acked, 100 * MS);
+                now += 10 * MS;
             }
             if at_plateau_s.is_nan() && w.window.cwnd >= 999.0 {
-                at_plateau_s = now as f64 / 1e9;
+                at_plateau_s = now.as_secs_f64();
             }
         }
         assert!((at_plateau_s - 9.09).abs() < 1.5, "{at_plateau_s}");
@@ -165,7 +168,8 @@ mod tests {
         let mut round_trips = 0;
         while w.window.cwnd < 10.0 {
             for i in 0..w.window.cwnd as u64 {
-                testing::grow(&mut w, round_trips * 20_000_000 + i, 1, 20_000_000);
+                let now = at(round_trips * 20 * MS + Span::from_nanos(i));
+                grow(&mut w, now, 1, 20 * MS);
             }
             round_trips += 1;
         }

@@ -1,6 +1,8 @@
 //! DCTCP (RFC 8257) as Linux runs it (net/ipv4/tcp_dctcp.c): the window falls by half of the share
 //! of packets that were marked.
 
+use forebay_units::Time;
+
 use super::{AckSample, CongestionControl, CongestionEvent, Growth, Indication, WholeWindow};
 use crate::number::share_of;
 use crate::tcp::Config;
@@ -80,7 +82,7 @@ impl CongestionControl for Dctcp {
         self.window.lower((self.window.cwnd / 2).max(2));
     }
 
-    fn on_timeout(&mut self, _now: u64, _next: u32) {
+    fn on_timeout(&mut self, _now: Time, _next: u32) {
         self.window.credit = 0;
     }
 }
@@ -89,6 +91,7 @@ impl CongestionControl for Dctcp {
 mod tests {
     use super::*;
     use crate::tcp::testing::{ack_sample, reduced};
+    use forebay_units::Span;
 
     /// A round trip of 20 packets with this number marked.
     fn round(flow: &mut Dctcp, ce_pkts: u32) {
@@ -96,7 +99,7 @@ mod tests {
         flow.on_ack(&AckSample {
             una,
             next: una + 20,
-            ..ack_sample(0, 0, 20, ce_pkts)
+            ..ack_sample(Time::ZERO, Span::ZERO, 20, ce_pkts)
         });
     }
 

@@ -3,16 +3,18 @@
 
 use std::collections::VecDeque;
 
+use forebay_units::{Span, Time};
+
 use super::{
     AckSample, CongestionControl, CongestionEvent, Growth, RealWindow, Window, LEAST_CWND_PKTS,
 };
 use crate::tcp::Config;
 
 /// Queuing delay to keep below (section 4.1).
-const TARGET_NS: u64 = 60_000_000;
+const TARGET: Span = Span::from_millis(60);
 /// The least round trip is that of ten minutes, noted by the minute (RFC 6817 section 2.4.2).
 const BASE_MINUTES: usize = 10;
-const MINUTE_NS: u64 = 60_000_000_000;
+const MINUTE: Span = Span::from_secs(60);
 /// The current round trip is the least of the last few (section 4.1).
 const CURRENT_SAMPLES: usize = 4;
 /// Slow start ends at this share of the target (section 4.3).
@@ -29,12 +31,12 @@ enum Phase {
     Steady,
     /// At the least window until this time, to see the path without its own queue.
     Slowdown {
-        until_ns: u64,
-        since_ns: u64,
+        until: Time,
+        since: Time,
     },
     /// Back to the window from before.
     SlowStart {
-        since_ns: u64,
+        since: Time,
     },
 }
 
@@ -42,55 +44,55 @@ enum Phase {
 pub struct Ledbat {
     window: RealWindow,
     /// Least round trip of each of the last minutes, the present one last.
-    base_ns: VecDeque<u64>,
+    base_rtts: VecDeque<Span>,
     minute: u64,
-    current_ns: VecDeque<u64>,
+    current_rtts: VecDeque<Span>,
     phase: Phase,
-    next_slowdown_ns: u64,
+    next_slowdown: Time,
     left_slow_start: bool,
 }
 
 impl Ledbat {
-    fn base_rtt_ns(&self) -> u64 {
-        self.base_ns.iter().copied().min().unwrap_or(0)
+    fn base_rtt(&self) -> Span {
+        self.base_rtts.iter().copied().min().unwrap_or_default()
     }
 
-    fn queuing_ns(&self) -> u64 {
-        let current = self.current_ns.iter().copied().min().unwrap_or(0);
-        current.saturating_sub(self.base_rtt_ns())
+    fn queuing_delay(&self) -> Span {
+        let current = self.current_rtts.iter().copied().min().unwrap_or_default();
+        current - self.base_rtt()
     }
 
     /// Slower growth where the round trip is short, for such a flow would else take more than
     /// others (section 4.2).
     fn gain(&self) -> f64 {
-        let base = self.base_rtt_ns().max(1) as f64;
-        1.0 / (2.0 * TARGET_NS as f64 / base).ceil().clamp(1.0, 16.0)
+        let base = self.base_rtt().max(Span::from_nanos(1)).as_nanos_f64();
+        1.0 / (2.0 * TARGET.as_nanos_f64() / base).ceil().clamp(1.0, 16.0)
     }
 
-    fn record_rtt(&mut self, now: u64, rtt_ns: u64) {
-        let minute = now / MINUTE_NS;
-        if self.base_ns.is_empty() || minute > self.minute {
+    fn record_rtt(&mut self, now: Time, rtt: Span) {
+        let minute = now.since_start() / MINUTE;
+        if self.base_rtts.is_empty() || minute > self.minute {
             self.minute = minute;
-            self.base_ns.push_back(rtt_ns);
-            if self.base_ns.len() > BASE_MINUTES {
-                self.base_ns.pop_front();
+            self.base_rtts.push_back(rtt);
+            if self.base_rtts.len() > BASE_MINUTES {
+                self.base_rtts.pop_front();
             }
         }
-        if let Some(least) = self.base_ns.back_mut() {
-            *least = rtt_ns.min(*least);
+        if let Some(least) = self.base_rtts.back_mut() {
+            *least = rtt.min(*least);
         }
-        self.current_ns.push_back(rtt_ns);
-        if self.current_ns.len() > CURRENT_SAMPLES {
-            self.current_ns.pop_front();
+        self.current_rtts.push_back(rtt);
+        if self.current_rtts.len() > CURRENT_SAMPLES {
+            self.current_rtts.pop_front();
         }
     }
 
-    fn begin_slowdown(&mut self, now: u64, srtt_ns: u64) {
+    fn begin_slowdown(&mut self, now: Time, srtt: Span) {
         self.window.ssthresh = self.window.cwnd;
         self.window.cwnd = LEAST_CWND_PKTS;
         self.phase = Phase::Slowdown {
-            until_ns: now + REST_ROUNDS * srtt_ns,
-            since_ns: now,
+            until: now + REST_ROUNDS * srtt,
+            since: now,
         };
     }
 
@@ -106,7 +108,7 @@ impl Ledbat {
     /// A packet times the gain in a round trip, less what delay above the target takes; at most
     /// half of the window in a round trip (section 4.2).
     fn avoid_congestion(&mut self, acked: f64) {
-        let over = self.queuing_ns() as f64 / TARGET_NS as f64;
+        let over = self.queuing_delay().as_nanos_f64() / TARGET.as_nanos_f64();
         let cwnd = self.window.cwnd;
         let change = match over <= 1.0 {
             true => self.gain(),
@@ -122,29 +124,29 @@ impl CongestionControl for Ledbat {
     fn new(config: &Config) -> Ledbat {
         Ledbat {
             window: RealWindow::new(config.window_pkts),
-            base_ns: VecDeque::new(),
+            base_rtts: VecDeque::new(),
             minute: 0,
-            current_ns: VecDeque::new(),
+            current_rtts: VecDeque::new(),
             phase: Phase::Steady,
-            next_slowdown_ns: u64::MAX,
+            next_slowdown: Time::NEVER,
             left_slow_start: false,
         }
     }
 
     fn on_ack(&mut self, sample: &AckSample) {
-        if let Some(rtt_ns) = sample.rtt_ns {
-            self.record_rtt(sample.now, rtt_ns);
+        if let Some(rtt) = sample.rtt {
+            self.record_rtt(sample.now, rtt);
         }
         match self.phase {
-            Phase::Slowdown { until_ns, since_ns } if sample.now >= until_ns => {
-                self.phase = Phase::SlowStart { since_ns };
+            Phase::Slowdown { until, since } if sample.now >= until => {
+                self.phase = Phase::SlowStart { since };
             }
-            Phase::SlowStart { since_ns } if self.window.cwnd >= self.window.ssthresh => {
-                self.next_slowdown_ns = sample.now + BETWEEN_SLOWDOWNS * (sample.now - since_ns);
+            Phase::SlowStart { since } if self.window.cwnd >= self.window.ssthresh => {
+                self.next_slowdown = sample.now + BETWEEN_SLOWDOWNS * (sample.now - since);
                 self.phase = Phase::Steady;
             }
-            Phase::Steady if sample.now >= self.next_slowdown_ns => {
-                self.begin_slowdown(sample.now, sample.srtt_ns)
+            Phase::Steady if sample.now >= self.next_slowdown => {
+                self.begin_slowdown(sample.now, sample.srtt)
             }
             Phase::Steady | Phase::Slowdown { .. } | Phase::SlowStart { .. } => {}
         }
@@ -158,11 +160,11 @@ impl CongestionControl for Ledbat {
         if !self.left_slow_start {
             // Delay ends the first slow start before loss does; the first slowdown follows two
             // round trips later (section 4.4).
-            let late = self.queuing_ns() as f64 > START_SHARE * TARGET_NS as f64;
+            let late = self.queuing_delay().as_nanos_f64() > START_SHARE * TARGET.as_nanos_f64();
             if late || self.window.cwnd >= self.window.ssthresh {
                 self.left_slow_start = true;
                 self.window.ssthresh = self.window.cwnd;
-                self.next_slowdown_ns = growth.now + REST_ROUNDS * growth.srtt_ns;
+                self.next_slowdown = growth.now + REST_ROUNDS * growth.srtt;
             }
         }
         if !self.slow_start(acked) {
@@ -172,8 +174,8 @@ impl CongestionControl for Ledbat {
 
     fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
         self.left_slow_start = true;
-        if self.next_slowdown_ns == u64::MAX {
-            self.next_slowdown_ns = 0;
+        if self.next_slowdown == Time::NEVER {
+            self.next_slowdown = Time::ZERO;
         }
         self.window.lower(self.window.cwnd() / 2.0)
     }

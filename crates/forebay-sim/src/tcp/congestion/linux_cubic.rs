@@ -4,6 +4,7 @@
 mod hystart;
 
 use forebay_units::cast::whole_u64;
+use forebay_units::{Span, Time};
 
 use super::{AckSample, CongestionControl, CongestionEvent, Established, Growth, WholeWindow};
 use crate::number::share_of;
@@ -17,15 +18,15 @@ const C: u64 = 410;
 /// The clock of the curve: 1024 ticks a second.
 const TICKS_PER_S: u64 = 1024;
 /// The curve is looked at again no sooner than this where the window stands.
-const REFRESH_NS: u64 = 1_000_000_000 / 32;
-/// And never twice in a tick of the kernel's clock (HZ = 1000).
-const CLOCK_NS: u64 = 1_000_000;
+const REFRESH: Span = Span::from_nanos(1_000_000_000 / 32);
+/// The curve rests for so long after a recovery, whose queue is still there.
+const REST: Span = Span::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct LinuxCubic {
     window: WholeWindow,
     curve: Curve,
-    last_sent_ns: u64,
+    last_sent_at: Time,
     payload_bytes: u16,
 }
 
@@ -37,44 +38,44 @@ struct Curve {
     /// Window before the last reduction, or less (fast convergence); zero before the first.
     last_max: u32,
     last_cwnd: u32,
-    last_ns: u64,
+    updated_at: Time,
     /// The plateau.
     origin: u32,
     /// From the epoch to the plateau.
     k_ticks: u64,
-    epoch_ns: Option<u64>,
+    epoch: Option<Time>,
     /// The window Reno would have, and packets acknowledged towards its next one.
     reno: u32,
     reno_credit: u32,
     /// Least round trip; zero before the first.
-    delay_min_ns: u64,
+    delay_min: Span,
     hystart: HyStart,
 }
 
-fn ticks(ns: u64) -> u64 {
-    let ticks = u128::from(ns) * u128::from(TICKS_PER_S) / 1_000_000_000;
+fn ticks(span: Span) -> u64 {
+    let ticks = u128::from(span.as_nanos()) * u128::from(TICKS_PER_S) / 1_000_000_000;
     u64::try_from(ticks).expect("there are fewer ticks than nanoseconds")
 }
 
 impl Curve {
-    fn new(now: u64, next: u32) -> Curve {
+    fn new(now: Time, next: u32) -> Curve {
         Curve {
             pkts_per_increase: 0,
             last_max: 0,
             last_cwnd: 0,
-            last_ns: 0,
+            updated_at: Time::ZERO,
             origin: 0,
             k_ticks: 0,
-            epoch_ns: None,
+            epoch: None,
             reno: 0,
             reno_credit: 0,
-            delay_min_ns: 0,
+            delay_min: Span::ZERO,
             hystart: HyStart::round(now, next),
         }
     }
 
     fn threshold(&mut self, cwnd: u32) -> u32 {
-        self.epoch_ns = None;
+        self.epoch = None;
         // Fast convergence (RFC 9438 section 4.7).
         self.last_max = match cwnd < self.last_max {
             true => share_of(cwnd, 1024 + BETA, 2048),
@@ -85,9 +86,9 @@ impl Curve {
 
     /// How many packets must be acknowledged for one more of the window; `acked` just were.
     #[inline(always)]
-    fn packets_per_increase(&mut self, cwnd: u32, acked: u32, now: u64) -> u32 {
+    fn packets_per_increase(&mut self, cwnd: u32, acked: u32, now: Time) -> u32 {
         self.reno_credit += acked;
-        if self.last_cwnd == cwnd && now - self.last_ns <= REFRESH_NS {
+        if self.last_cwnd == cwnd && now - self.updated_at <= REFRESH {
             return self.pkts_per_increase;
         }
         self.update_increase(cwnd, acked, now);
@@ -96,10 +97,11 @@ impl Curve {
 
     /// Finds anew how many packets must be acknowledged for one more of the window.
     #[inline(never)]
-    fn update_increase(&mut self, cwnd: u32, acked: u32, now: u64) {
-        if self.epoch_ns.is_none() || now / CLOCK_NS != self.last_ns / CLOCK_NS {
+    fn update_increase(&mut self, cwnd: u32, acked: u32, now: Time) {
+        // Never twice in a tick of the kernel's clock (HZ = 1000).
+        if self.epoch.is_none() || now.as_millis() != self.updated_at.as_millis() {
             self.last_cwnd = cwnd;
-            self.last_ns = now;
+            self.updated_at = now;
             self.update_from_curve(cwnd, acked, now);
         }
         // The Reno-friendly window (RFC 9438 section 4.3): one packet for every 15/8 windows,
@@ -116,8 +118,8 @@ impl Curve {
         self.pkts_per_increase = self.pkts_per_increase.max(2);
     }
 
-    fn update_from_curve(&mut self, cwnd: u32, acked: u32, now: u64) {
-        let epoch = *self.epoch_ns.get_or_insert_with(|| {
+    fn update_from_curve(&mut self, cwnd: u32, acked: u32, now: Time) {
+        let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno_credit = acked;
             self.reno = cwnd;
             self.origin = self.last_max.max(cwnd);
@@ -127,7 +129,7 @@ impl Curve {
             now
         });
         // Where the curve is in a round trip, figure 1 of section 4.2.
-        let at = ticks(now - epoch + self.delay_min_ns);
+        let at = ticks(now - epoch + self.delay_min);
         let off = u128::from(at.abs_diff(self.k_ticks)).pow(3) * u128::from(C);
         let change = u32::try_from(off >> 40).map_or(u32::MAX >> 2, |off| off.min(u32::MAX >> 2));
         let target = match at < self.k_ticks {
@@ -148,14 +150,14 @@ impl Curve {
 impl LinuxCubic {
     /// Ends slow start where HyStart says so.
     #[inline(never)]
-    fn watch_slow_start(&mut self, rtt_ns: u64, sample: &AckSample) {
+    fn watch_slow_start(&mut self, rtt: Span, sample: &AckSample) {
         let cwnd = self.window.cwnd;
         let pkts = cwnd.max(sample.next - sample.una);
-        let bytes_per_s = self.bytes_per_s(pkts, sample.srtt_ns, self.payload_bytes);
+        let bytes_per_s = self.bytes_per_s(pkts, sample.srtt, self.payload_bytes);
         let curve = &mut self.curve;
         if curve
             .hystart
-            .ends_slow_start(curve.delay_min_ns, cwnd, rtt_ns, bytes_per_s, sample)
+            .ends_slow_start(curve.delay_min, cwnd, rtt, bytes_per_s, sample)
         {
             self.window.ssthresh = cwnd;
         }
@@ -169,8 +171,8 @@ impl CongestionControl for LinuxCubic {
         LinuxCubic {
             payload_bytes: config.payload_bytes,
             window: WholeWindow::new(),
-            curve: Curve::new(0, 0),
-            last_sent_ns: 0,
+            curve: Curve::new(Time::ZERO, 0),
+            last_sent_at: Time::ZERO,
         }
     }
 
@@ -179,30 +181,26 @@ impl CongestionControl for LinuxCubic {
         self.curve = Curve::new(start.now, start.next);
     }
 
-    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, _app_limited: bool) {
+    fn on_sent(&mut self, now: Time, in_flight_pkts: u32, _app_limited: bool) {
         // The curve stands still while nothing is sent.
-        if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch_ns) {
-            *epoch = (*epoch + (now - self.last_sent_ns)).min(now);
+        if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch) {
+            *epoch = (*epoch + (now - self.last_sent_at)).min(now);
         }
-        self.last_sent_ns = now;
+        self.last_sent_at = now;
     }
 
     #[inline(always)]
     fn on_ack(&mut self, sample: &AckSample) {
         let (size, curve) = (&self.window, &mut self.curve);
-        let Some(rtt_ns) = sample.rtt_ns else { return };
-        // Right after a recovery its queue is still there.
-        if curve
-            .epoch_ns
-            .is_some_and(|epoch| sample.now < epoch + 1_000_000_000)
-        {
+        let Some(rtt) = sample.rtt else { return };
+        if curve.epoch.is_some_and(|epoch| sample.now < epoch + REST) {
             return;
         }
-        if curve.delay_min_ns == 0 || rtt_ns < curve.delay_min_ns {
-            curve.delay_min_ns = rtt_ns;
+        if curve.delay_min.is_zero() || rtt < curve.delay_min {
+            curve.delay_min = rtt;
         }
         if !curve.hystart.done && size.in_slow_start() {
-            self.watch_slow_start(rtt_ns, sample);
+            self.watch_slow_start(rtt, sample);
         }
     }
 
@@ -220,7 +218,7 @@ impl CongestionControl for LinuxCubic {
         self.window.lower(threshold)
     }
 
-    fn on_timeout(&mut self, now: u64, next: u32) {
+    fn on_timeout(&mut self, now: Time, next: u32) {
         self.window.credit = 0;
         self.curve = Curve::new(now, next);
     }
@@ -230,7 +228,7 @@ impl CongestionControl for LinuxCubic {
 mod tests {
     use super::super::{Indication, NO_THRESHOLD};
     use super::*;
-    use crate::tcp::testing::{self, ack_sample, MS};
+    use crate::tcp::testing::{self, ack_sample, at, MS};
 
     fn fall(flow: &mut LinuxCubic) -> u32 {
         testing::reduced(flow, Indication::Loss) as u32
@@ -238,15 +236,15 @@ mod tests {
 
     /// Of a least round trip of 60 ms.
     fn flow(cwnd: u32) -> LinuxCubic {
-        let mut curve = Curve::new(0, 0);
-        curve.delay_min_ns = 60 * MS;
+        let mut curve = Curve::new(Time::ZERO, 0);
+        curve.delay_min = 60 * MS;
         LinuxCubic {
             window: WholeWindow {
                 cwnd,
                 ..WholeWindow::new()
             },
             curve,
-            last_sent_ns: 0,
+            last_sent_at: Time::ZERO,
             payload_bytes: 1448,
         }
     }
@@ -259,14 +257,14 @@ mod tests {
     }
 
     /// Round trips until the window has grown to `to`, two packets an ACK.
-    fn rounds_to(to: u32, flow: &mut LinuxCubic, rtt_ns: u64) -> u64 {
-        let (mut now, mut rounds) = (0, 0);
+    fn rounds_to(to: u32, flow: &mut LinuxCubic, rtt: Span) -> u64 {
+        let (mut now, mut rounds) = (Time::ZERO, 0);
         while flow.window.cwnd < to {
             rounds += 1;
             let acks = u64::from(flow.window.cwnd / 2);
             for _ in 0..acks {
-                now += rtt_ns / acks;
-                testing::grow(flow, now, 2, rtt_ns);
+                now += rtt / acks;
+                testing::grow(flow, now, 2, rtt);
             }
         }
         rounds
@@ -309,7 +307,7 @@ mod tests {
             let mut flow = flow(40);
             for ack in 0..9 {
                 // Too far apart for a train.
-                flow.on_ack(&ack_sample(ack * 3 * MS, rtt_ms * MS, 1, 0));
+                flow.on_ack(&ack_sample(at(ack * 3 * MS), rtt_ms * MS, 1, 0));
             }
             flow.window.ssthresh
         };
@@ -321,9 +319,9 @@ mod tests {
     #[test]
     fn the_curve_waits_while_nothing_is_sent() {
         let mut flow = reduced(100);
-        flow.curve.packets_per_increase(70, 1, 5 * MS);
-        flow.on_sent(10 * MS, 1, false);
-        flow.on_sent(400 * MS, 0, false);
-        assert_eq!(flow.curve.epoch_ns, Some(395 * MS));
+        flow.curve.packets_per_increase(70, 1, at(5 * MS));
+        flow.on_sent(at(10 * MS), 1, false);
+        flow.on_sent(at(400 * MS), 0, false);
+        assert_eq!(flow.curve.epoch, Some(at(395 * MS)));
     }
 }

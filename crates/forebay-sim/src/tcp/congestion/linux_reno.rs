@@ -1,6 +1,8 @@
 //! Reno's window as Linux counts it: whole packets, by packets acknowledged (`tcp_reno_*` of
 //! net/ipv4/tcp_cong.c).
 
+use forebay_units::Time;
+
 use super::{CongestionControl, CongestionEvent, Growth, WholeWindow};
 use crate::tcp::Config;
 
@@ -24,7 +26,7 @@ impl CongestionControl for LinuxReno {
         self.0.lower((self.0.cwnd / 2).max(2))
     }
 
-    fn on_timeout(&mut self, _now: u64, _next: u32) {
+    fn on_timeout(&mut self, _now: Time, _next: u32) {
         self.0.credit = 0;
     }
 }
@@ -34,6 +36,7 @@ mod tests {
     use super::super::Indication;
     use super::*;
     use crate::tcp::testing::{grow, reduced};
+    use forebay_units::Span;
 
     fn window(cwnd: u32) -> LinuxReno {
         LinuxReno(WholeWindow {
@@ -48,7 +51,7 @@ mod tests {
         for per_ack in [1, 2, 5] {
             let mut w = window(10);
             for _ in 0..10 / per_ack {
-                grow(&mut w, 0, per_ack, 0);
+                grow(&mut w, Time::ZERO, per_ack, Span::ZERO);
             }
             assert_eq!((w.0.cwnd, w.0.credit), (11, 0), "{per_ack} packets per ACK");
         }
@@ -57,10 +60,10 @@ mod tests {
     #[test]
     fn slow_start_counts_packets_and_ends_at_the_threshold() {
         let mut w = window(4);
-        grow(&mut w, 0, 2, 0);
+        grow(&mut w, Time::ZERO, 2, Span::ZERO);
         assert_eq!(w.0.cwnd, 6);
         // Four packets to the threshold, one left for congestion avoidance.
-        grow(&mut w, 0, 5, 0);
+        grow(&mut w, Time::ZERO, 5, Span::ZERO);
         assert_eq!((w.0.cwnd, w.0.credit), (10, 1));
     }
 

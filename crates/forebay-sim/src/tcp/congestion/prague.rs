@@ -3,6 +3,7 @@
 //! rate of a flow of 25 ms where its round trip is shorter.
 
 use forebay_units::cast::whole_u32;
+use forebay_units::{Span, Time};
 
 use super::{
     AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, LEAST_CWND_PKTS,
@@ -19,7 +20,7 @@ const PACE_OFFSET: f64 = 0.03;
 /// `PRAGUE_MINRATE`).
 const LEAST_BYTES_PER_S: f64 = 12_500.0;
 /// Shorter round trips grow and fall as one of this length (section 2.4.4).
-const REFERENCE_RTT_NS: u64 = 25_000_000;
+const REFERENCE_RTT: Span = Span::from_millis(25);
 
 #[derive(Clone, Debug)]
 pub struct Prague {
@@ -30,11 +31,11 @@ pub struct Prague {
     delivered_pkts: u32,
     ce_pkts: u32,
     /// When the virtual round trip began; it is over at that time, once this number is acknowledged.
-    round_start_ns: u64,
-    round_end_ns: u64,
+    round_start: Time,
+    round_until: Time,
     round_end: u32,
     /// Until then a mark is part of a reduction that was made.
-    reduced_until_ns: u64,
+    reduced_until: Time,
     /// What the last reduction for marks has left, to which a loss in it adds.
     reduced_to: f64,
     /// Marked packets among those of this ACK, which let nothing grow.
@@ -45,8 +46,8 @@ pub struct Prague {
 }
 
 /// A round trip as it counts for growth and reductions: the reference at least.
-fn virtual_rtt_ns(srtt_ns: u64) -> u64 {
-    srtt_ns.max(REFERENCE_RTT_NS)
+fn virtual_rtt(srtt: Span) -> Span {
+    srtt.max(REFERENCE_RTT)
 }
 
 impl Prague {
@@ -62,18 +63,18 @@ impl Prague {
         }
         (self.delivered_pkts, self.ce_pkts) = (0, 0);
         self.round_end = sample.next;
-        self.round_start_ns = sample.now;
-        self.round_end_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
+        self.round_start = sample.now;
+        self.round_until = sample.now + virtual_rtt(sample.srtt);
     }
 
     /// The window falls by half of the share of marks, once in a virtual round trip (section
     /// 2.4.3).
     fn answer_marks(&mut self, sample: &AckSample) {
-        if sample.now < self.reduced_until_ns {
+        if sample.now < self.reduced_until {
             return;
         }
-        self.reduced_until_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
-        let least = LEAST_BYTES_PER_S * sample.srtt_ns as f64 / 1e9 / self.payload_bytes;
+        self.reduced_until = sample.now + virtual_rtt(sample.srtt);
+        let least = LEAST_BYTES_PER_S * sample.srtt.as_nanos_f64() / 1e9 / self.payload_bytes;
         let cwnd = (self.window.cwnd * (1.0 - self.alpha / 2.0)).max(least);
         self.reduced_to = cwnd / self.window.cwnd;
         self.window.cwnd = cwnd;
@@ -96,10 +97,10 @@ impl CongestionControl for Prague {
             alpha: 1.0,
             delivered_pkts: 0,
             ce_pkts: 0,
-            round_start_ns: 0,
-            round_end_ns: 0,
+            round_start: Time::ZERO,
+            round_until: Time::ZERO,
             round_end: 0,
-            reduced_until_ns: 0,
+            reduced_until: Time::ZERO,
             reduced_to: 1.0,
             ack_ce_pkts: 0,
             pace: 1.0,
@@ -120,14 +121,14 @@ impl CongestionControl for Prague {
         self.delivered_pkts += sample.delivered_pkts;
         self.ce_pkts += sample.ce_pkts;
         self.ack_ce_pkts = sample.ce_pkts;
-        if sample.now >= self.round_end_ns && sample.una >= self.round_end {
+        if sample.now >= self.round_until && sample.una >= self.round_end {
             self.end_round(sample);
         }
         if sample.ce_pkts > 0 {
             self.answer_marks(sample);
         }
-        let half_ns = virtual_rtt_ns(sample.srtt_ns) / 2;
-        self.pace = match sample.now < self.round_start_ns + half_ns {
+        let half = virtual_rtt(sample.srtt) / 2;
+        self.pace = match sample.now < self.round_start + half {
             true => 1.0 + PACE_OFFSET,
             false => 1.0 / (1.0 + PACE_OFFSET),
         };
@@ -146,7 +147,7 @@ impl CongestionControl for Prague {
             self.window.cwnd = (self.window.cwnd + unmarked).min(self.window.ssthresh);
             return;
         }
-        let share = growth.srtt_ns as f64 / virtual_rtt_ns(growth.srtt_ns) as f64;
+        let share = growth.srtt.as_nanos_f64() / virtual_rtt(growth.srtt).as_nanos_f64();
         self.window.cwnd += unmarked * share * share / self.window.cwnd;
     }
 
@@ -161,12 +162,13 @@ impl CongestionControl for Prague {
     }
 
     /// The window in a round trip, up and down by a little; twice that in slow start (section 2.4.5).
-    fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, payload_bytes: u16) -> f64 {
+    fn bytes_per_s(&self, pkts: u32, srtt: Span, payload_bytes: u16) -> f64 {
         let window = match self.in_slow_start() {
             true => 2.0 * self.window.cwnd.max(f64::from(pkts)),
             false => self.pace * self.window.cwnd,
         };
-        let rate = window * f64::from(payload_bytes) * 1e9 / srtt_ns.max(1) as f64;
+        let rate =
+            window * f64::from(payload_bytes) * 1e9 / srtt.max(Span::from_nanos(1)).as_nanos_f64();
         rate.max(LEAST_BYTES_PER_S)
     }
 }
@@ -174,9 +176,9 @@ impl CongestionControl for Prague {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::testing::{ack_sample, config, grow, reduced, MS};
+    use crate::tcp::testing::{ack_sample, at, config, grow, reduced, MS};
 
-    const RTT: u64 = 50 * MS;
+    const RTT: Span = Span::from_millis(50);
 
     fn flow(cwnd: f64) -> Prague {
         let mut flow = Prague::new(&config());
@@ -186,20 +188,20 @@ mod tests {
         flow
     }
 
-    fn ack(flow: &mut Prague, now: u64, rtt_ns: u64, acked_pkts: u32, ce_pkts: u32) {
-        let una = (now / 1000) as u32;
+    fn ack(flow: &mut Prague, now: Time, rtt: Span, acked_pkts: u32, ce_pkts: u32) {
+        let una = now.as_micros() as u32;
         flow.on_ack(&AckSample {
             una,
             next: una,
-            ..ack_sample(now, rtt_ns, acked_pkts, ce_pkts)
+            ..ack_sample(now, rtt, acked_pkts, ce_pkts)
         });
-        grow(flow, now, acked_pkts, rtt_ns);
+        grow(flow, now, acked_pkts, rtt);
     }
 
     #[test]
     fn the_window_falls_by_half_the_share_of_marks() {
         let mut w = flow(100.0);
-        let mut now = 0;
+        let mut now = Time::ZERO;
         // A quarter of the packets, for long.
         for _ in 0..200 {
             now += RTT;
@@ -224,7 +226,7 @@ mod tests {
             let mut w = flow(20.0);
             for round in 1..=1000 / rtt_ms {
                 let acked = w.window.cwnd as u32;
-                ack(&mut w, round * rtt_ms * MS, rtt_ms * MS, acked, 0);
+                ack(&mut w, at(round * rtt_ms * MS), rtt_ms * MS, acked, 0);
             }
             (w.window.cwnd - 20.0) / (rtt_ms as f64 / 1e3)
         };
@@ -235,14 +237,14 @@ mod tests {
     #[test]
     fn a_window_below_two_packets_is_a_pace() {
         let mut w = flow(1.0);
-        w.on_ack(&ack_sample(MS, RTT, 1, 0));
+        w.on_ack(&ack_sample(at(MS), RTT, 1, 0));
         assert_eq!((w.cwnd_pkts(), w.ssthresh_pkts()), (2, 2));
         let rate = w.bytes_per_s(2, RTT, 1000);
         assert!((rate / 1.03 - 1000.0 / 0.05).abs() < 1.0, "{rate}");
         // Marks take it down to 100 kbit/s, and no further.
         w.alpha = 1.0;
         for now in 1..100 {
-            w.on_ack(&ack_sample(now * RTT, RTT, 1, 1));
+            w.on_ack(&ack_sample(at(now * RTT), RTT, 1, 1));
         }
         assert!((w.window.cwnd * 1448.0 / 0.05 - 12_500.0).abs() < 1.0);
     }
@@ -250,13 +252,13 @@ mod tests {
     #[test]
     fn the_pace_is_above_the_window_s_for_half_of_a_virtual_round_trip() {
         let mut w = flow(100.0);
-        let mut rate = |now: u64| {
+        let mut rate = |now: Time| {
             w.on_ack(&ack_sample(now, 5 * MS, 0, 0));
-            let una = u32::from(now == 0);
+            let una = u32::from(now == Time::ZERO);
             w.round_end = una;
             w.bytes_per_s(100, 5 * MS, 1000) / (100.0 * 1000.0 / 0.005)
         };
-        let seen = [0, 5, 12, 13, 20, 24].map(|ms| rate(ms * MS) > 1.0);
+        let seen = [0, 5, 12, 13, 20, 24].map(|ms| rate(at(ms * MS)) > 1.0);
         assert_eq!(seen, [true, true, true, false, false, false]);
     }
 
@@ -266,8 +268,8 @@ mod tests {
         w.alpha = 0.5;
         w.on_ack(&AckSample {
             next: 10,
-            rtt_ns: None,
-            ..ack_sample(MS, RTT, 0, 1)
+            rtt: None,
+            ..ack_sample(at(MS), RTT, 0, 1)
         });
         assert_eq!(w.window.cwnd, 75.0);
         let to = reduced(&mut w, Indication::Loss);

@@ -17,12 +17,13 @@ mod transmit;
 mod writes;
 
 use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, DeliveryRate, Established, RateSample, RecoveryState,
 };
-use crate::tcp::connection::{Ack, Config, Connection, Step, NEVER};
-use crate::tcp::senders::Sender;
+use crate::tcp::connection::{Ack, Config, Connection, SenderStep};
+use crate::tcp::senders::TcpSender;
 use prr::Prr;
 use rack::Rack;
 use rate::RateSampler;
@@ -96,7 +97,7 @@ pub struct Linux<C> {
     cwnd_limited: bool,
     max_packets_out: u32,
     cwnd_usage_seq: u32,
-    last_sent_ns: u64,
+    last_sent_at: Time,
     receive_window: ReceiveWindow,
     writes: Writes,
     /// Where the window asks for rates.
@@ -122,11 +123,11 @@ struct AckReport {
     set_timer: bool,
     /// Newly reported as marked.
     ce_pkts: u32,
-    rtt_ns: Option<u64>,
+    rtt: Option<Span>,
     prior_in_flight_pkts: u32,
 }
 
-impl<C: CongestionControl> Sender for Linux<C> {
+impl<C: CongestionControl> TcpSender for Linux<C> {
     fn new(config: &Config, phase: f64) -> Linux<C> {
         let mut sender = Linux::<C>::new(Connection::new(), config);
         sender.congestion.set_phase(phase);
@@ -146,7 +147,7 @@ impl<C: CongestionControl> Sender for Linux<C> {
         self.scoreboard.in_flight()
     }
 
-    fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
+    fn on_ack(&mut self, ack: &Ack, step: &mut SenderStep) {
         let before = self.connection.una;
         if ack.next < before {
             return;
@@ -170,20 +171,20 @@ impl<C: CongestionControl> Sender for Linux<C> {
         }
     }
 
-    fn on_timer(&mut self, step: &mut Step) {
+    fn on_timer(&mut self, step: &mut SenderStep) {
         match self.timer {
-            Timer::None => self.connection.timer_due = NEVER,
+            Timer::None => self.connection.timer_due = Time::NEVER,
             Timer::Reordering => self.on_reordering_timer(step),
             Timer::Probe => self.send_tail_loss_probe(step),
             Timer::Retransmit => self.on_retransmission_timeout(step),
         }
     }
 
-    fn send(&mut self, step: &mut Step) {
+    fn send(&mut self, step: &mut SenderStep) {
         self.send_new(step);
     }
 
-    fn on_pace(&mut self, step: &mut Step) {
+    fn on_pace(&mut self, step: &mut SenderStep) {
         self.retransmit_lost(step);
         self.send_new(step);
     }
@@ -211,7 +212,7 @@ impl<C: CongestionControl> Linux<C> {
             cwnd_limited: false,
             max_packets_out: 0,
             cwnd_usage_seq: 0,
-            last_sent_ns: 0,
+            last_sent_at: Time::ZERO,
             receive_window: ReceiveWindow::new(config),
             writes: Writes::default(),
             rates: C::RATE_SAMPLES.then(Box::default),
@@ -231,13 +232,13 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Tells the window how fast packets are delivered.
-    fn sample_rate(&mut self, report: &AckReport, step: &Step) {
+    fn sample_rate(&mut self, report: &AckReport, step: &SenderStep) {
         let Some(rates) = &mut self.rates else {
             return;
         };
         let total_lost_pkts = self.scoreboard.total_lost();
-        let min_rtt_ns = self.rtt.min_ns;
-        let rate = rates.sample(self.connection.una, step.now, min_rtt_ns, total_lost_pkts);
+        let min_rtt = self.rtt.min_rtt;
+        let rate = rates.sample(self.connection.una, step.now, min_rtt, total_lost_pkts);
         let sample = self.rate_sample(rate, report, step.now);
         self.congestion.on_rate(&sample);
         let in_flight_pkts = sample.in_flight_pkts;
@@ -248,10 +249,10 @@ impl<C: CongestionControl> Linux<C> {
 
     /// What a window is told of a rate, after what this report says.
     #[inline(always)]
-    fn rate_sample(&self, rate: Option<DeliveryRate>, report: &AckReport, now: u64) -> RateSample {
-        let (delivered_pkts, delivered_ns) = match &self.rates {
+    fn rate_sample(&self, rate: Option<DeliveryRate>, report: &AckReport, now: Time) -> RateSample {
+        let (delivered_pkts, delivered_at) = match &self.rates {
             Some(rates) => rates.delivered(),
-            None => (0, 0),
+            None => (0, Time::ZERO),
         };
         RateSample {
             now,
@@ -259,9 +260,9 @@ impl<C: CongestionControl> Linux<C> {
             acked_pkts: report.delivered,
             ce_pkts: report.ce_pkts,
             lost_pkts: report.lost,
-            rtt_ns: report.rtt_ns,
+            rtt: report.rtt,
             delivered_pkts,
-            delivered_ns,
+            delivered_at,
             total_lost_pkts: self.scoreboard.total_lost(),
             prior_in_flight_pkts: report.prior_in_flight_pkts,
             in_flight_pkts: self.scoreboard.in_flight(),
@@ -270,7 +271,7 @@ impl<C: CongestionControl> Linux<C> {
                 CaState::Loss => RecoveryState::Loss,
                 CaState::Open | CaState::Disorder | CaState::Cwr => RecoveryState::Open,
             },
-            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(now),
+            pace_wait: self.connection.pacer.next_at() - now,
         }
     }
 
@@ -281,22 +282,17 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// The SYN is acknowledged.
-    fn end_handshake(&mut self, ack: &Ack, step: &mut Step) {
+    fn end_handshake(&mut self, ack: &Ack, step: &mut SenderStep) {
         if ack.next == 0 {
             return;
         }
         self.apply_ack(ack, step);
         if let Some(rates) = &mut self.rates {
             // The SYN tells no rate.
-            rates.sample(self.connection.una, step.now, u64::MAX, 0);
+            rates.sample(self.connection.una, step.now, Span::MAX, 0);
         }
         // The kernel forgives one lost SYN, and RFC 6298 section 5.7 none.
-        let start = Established::of(
-            &self.connection,
-            step,
-            self.syn_timeouts > 1,
-            self.rtt.srtt_ns,
-        );
+        let start = Established::of(&self.connection, step, self.syn_timeouts > 1, self.rtt.srtt);
         self.congestion.on_established(&start);
         self.timeouts = 0;
         self.rearm_timeout(step);
@@ -308,11 +304,11 @@ impl<C: CongestionControl> Linux<C> {
     /// their order, outside of recovery: what [`Self::process_on_slow_path`] does then, and no more.
     /// False, and nothing done, where it acknowledges what was not sent.
     #[inline(always)]
-    fn process_on_fast_path(&mut self, ack: &Ack, step: &mut Step) -> bool {
+    fn process_on_fast_path(&mut self, ack: &Ack, step: &mut SenderStep) -> bool {
         let (now, una, next) = (step.now, ack.next, self.connection.next);
         let delivered = una - self.connection.una;
         let prior_in_flight_pkts = self.scoreboard.in_flight();
-        let Some((first_ns, last_ns)) = self.scoreboard.advance_in_order(una) else {
+        let Some((first_sent_at, last_sent_at)) = self.scoreboard.advance_in_order(una) else {
             return false;
         };
         if C::RATE_SAMPLES {
@@ -320,14 +316,14 @@ impl<C: CongestionControl> Linux<C> {
                 rates.on_delivered_in_order(delivered, una - 1);
             }
         }
-        self.rack.advance_in_order(una - 1, last_ns, now);
+        self.rack.advance_in_order(una - 1, last_sent_at, now);
         self.connection.una = una;
         self.timeouts = 0;
-        let rtt_ns = Some(now - last_ns);
-        self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
+        let rtt = Some(now - last_sent_at);
+        self.rtt.min_rtt = self.rtt.min_rtt.min(now - last_sent_at);
         let round_ends = self
             .rtt
-            .update(now - first_ns, una, next, step.config.min_rto_ns);
+            .update(now - first_sent_at, una, next, step.config.min_rto);
         if round_ends {
             self.receive_window.end_round(una);
         }
@@ -336,8 +332,8 @@ impl<C: CongestionControl> Linux<C> {
             now,
             una,
             next,
-            rtt_ns,
-            srtt_ns: self.rtt.srtt_ns,
+            rtt,
+            srtt: self.rtt.srtt,
             delivered_pkts: delivered,
             ce_pkts: ack.ce_pkts,
         });
@@ -345,7 +341,7 @@ impl<C: CongestionControl> Linux<C> {
             delivered,
             una_advanced: true,
             ce_pkts: ack.ce_pkts,
-            rtt_ns,
+            rtt,
             prior_in_flight_pkts,
             ..AckReport::default()
         };
@@ -359,7 +355,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Takes an ACK, looks for losses and repairs them.
-    fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
+    fn process_on_slow_path(&mut self, ack: &Ack, step: &mut SenderStep) {
         let mut report = self.apply_ack(ack, step);
         self.process_probe_ack(&report);
         let dubious = !report.una_advanced || report.sacked || report.ece;
@@ -378,8 +374,8 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Takes what an ACK says: what has arrived, and how long it took.
-    fn apply_ack(&mut self, ack: &Ack, step: &mut Step) -> AckReport {
-        let (now, floor_ns) = (step.now, step.config.min_rto_ns);
+    fn apply_ack(&mut self, ack: &Ack, step: &mut SenderStep) -> AckReport {
+        let (now, floor) = (step.now, step.config.min_rto);
         let mut report = AckReport {
             una_advanced: ack.next > self.connection.una,
             ece: ack.ece && self.ecn(),
@@ -388,15 +384,15 @@ impl<C: CongestionControl> Linux<C> {
             ..AckReport::default()
         };
         let head = self.scoreboard.head().copied();
-        let head_ns = head.map(|sent| sent.sent_ns);
+        let head_sent_at = head.map(|sent| sent.sent_at);
         report.delayed = report.una_advanced
             && head.is_some_and(|sent| {
-                sent.ever_retransmitted && now - sent.sent_ns < self.rtt.min_ns
+                sent.ever_retransmitted && now - sent.sent_at < self.rtt.min_rtt
             });
         // When the first and the last packet were sent that this ACK reports.
         let (mut acked, mut sacked) = (None, None);
         let (mut copy_acked, mut behind_pkts) = (false, 0);
-        let (rack, high, min_rtt_ns) = (&mut self.rack, self.high_seq, self.rtt.min_ns);
+        let (rack, high, min_rtt) = (&mut self.rack, self.high_seq, self.rtt.min_rtt);
         let rates = &mut self.rates;
         self.scoreboard.update(ack, |delivery| {
             report.delivered += 1;
@@ -404,8 +400,8 @@ impl<C: CongestionControl> Linux<C> {
             if let Some(rates) = rates {
                 rates.on_delivered(delivery.seq);
             }
-            rack.advance(&delivery, now, min_rtt_ns);
-            let sent_ns = delivery.sent.sent_ns;
+            rack.advance(&delivery, now, min_rtt);
+            let sent_at = delivery.sent.sent_at;
             if delivery.sent.ever_retransmitted {
                 copy_acked |= !delivery.by_sack;
                 return;
@@ -417,8 +413,8 @@ impl<C: CongestionControl> Linux<C> {
             } else {
                 &mut acked
             };
-            let (first_ns, _) = span.unwrap_or((sent_ns, sent_ns));
-            *span = Some((first_ns, sent_ns));
+            let (first_sent_at, _) = span.unwrap_or((sent_at, sent_at));
+            *span = Some((first_sent_at, sent_at));
         });
         if behind_pkts > 0 {
             self.rack.on_reordering(behind_pkts);
@@ -431,26 +427,26 @@ impl<C: CongestionControl> Linux<C> {
         // A packet sent once tells the round trip, first by number, then by SACK; failing both,
         // the timestamp of the packet that moved the edge does, a copy as it may be.
         let by_number = acked.filter(|_| !copy_acked);
-        let by_stamp = (head_ns.filter(|_| report.una_advanced))
-            .map(|at| now.saturating_sub(rtt::by_stamp_ns(at, now)))
+        let by_stamp = (head_sent_at.filter(|_| report.una_advanced))
+            .map(|at| now - rtt::stamped_rtt(at, now))
             .map(|at| (at, at));
-        if let Some((first_ns, _)) = by_number.or(sacked).or(by_stamp) {
-            let last_ns = sacked
+        if let Some((first_sent_at, _)) = by_number.or(sacked).or(by_stamp) {
+            let last_sent_at = sacked
                 .or(by_number)
                 .or(by_stamp)
-                .map_or(first_ns, |span| span.1);
-            self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
-            if self.rtt.update(now - first_ns, una, next, floor_ns) {
+                .map_or(first_sent_at, |span| span.1);
+            self.rtt.min_rtt = self.rtt.min_rtt.min(now - last_sent_at);
+            if self.rtt.update(now - first_sent_at, una, next, floor) {
                 self.receive_window.end_round(una);
             }
-            report.rtt_ns = Some(now - last_ns);
+            report.rtt = Some(now - last_sent_at);
         }
         self.congestion.on_ack(&AckSample {
             now,
             una,
             next,
-            rtt_ns: report.rtt_ns,
-            srtt_ns: self.rtt.srtt_ns,
+            rtt: report.rtt,
+            srtt: self.rtt.srtt,
             delivered_pkts: report.delivered,
             ce_pkts: ack.ce_pkts,
         });
@@ -466,7 +462,7 @@ impl<C: CongestionControl> Linux<C> {
         // else a lost copy's timeout would be put off on and on.
         report.set_timer = report.una_advanced
             || match (sacked, self.scoreboard.head()) {
-                (Some((first_ns, _)), Some(head)) => first_ns < head.sent_ns,
+                (Some((first_sent_at, _)), Some(head)) => first_sent_at < head.sent_at,
                 _ => false,
             };
         report

@@ -11,12 +11,13 @@ pub use reno::Reno;
 pub use sack::Sack;
 
 use forebay_aqm::Ecn;
+use forebay_units::Time;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
 };
-use crate::tcp::connection::{Ack, Config, Connection, Segment, Step, NEVER};
-use crate::tcp::senders::Sender;
+use crate::tcp::connection::{Ack, Config, Connection, SenderStep, TcpSegment};
+use crate::tcp::senders::TcpSender;
 use rto::RtoEstimator;
 
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
@@ -36,13 +37,18 @@ enum WindowAction {
 /// How an agent recovers from loss.
 pub trait LossRecovery: Default + Send {
     /// Takes an ACK (its ECN echo is dealt with already) and sends what it allows.
-    fn on_ack<C: CongestionControl>(&mut self, agent: &mut Agent<C>, ack: &Ack, step: &mut Step);
+    fn on_ack<C: CongestionControl>(
+        &mut self,
+        agent: &mut Agent<C>,
+        ack: &Ack,
+        step: &mut SenderStep,
+    );
 
     /// Drops what is known of losses; the agent does the rest.
     fn on_timeout<C: CongestionControl>(&mut self, _agent: &mut Agent<C>) {}
 
     /// Sends what the window allows.
-    fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut Step) {
+    fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut SenderStep) {
         agent.send_window(step, u32::MAX);
     }
 
@@ -72,7 +78,7 @@ pub struct Agent<C> {
     inflation: u32,
     /// The packet being timed, if any, and when it was sent (one per round trip, Karn).
     timed: Option<u32>,
-    timed_at: u64,
+    timed_at: Time,
     rto: RtoEstimator,
     action: WindowAction,
     /// A SYN was lost: the window after the handshake is 1 (RFC 5681 section 3.1).
@@ -81,7 +87,7 @@ pub struct Agent<C> {
     ecn_at_one: bool,
 }
 
-impl<L: LossRecovery, C: CongestionControl> Sender for Ns2<L, C> {
+impl<L: LossRecovery, C: CongestionControl> TcpSender for Ns2<L, C> {
     fn new(config: &Config, phase: f64) -> Ns2<L, C> {
         Ns2 {
             agent: Agent::new(Connection::new(), config, phase),
@@ -113,7 +119,7 @@ impl<L: LossRecovery, C: CongestionControl> Sender for Ns2<L, C> {
     }
 
     #[inline(always)]
-    fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
+    fn on_ack(&mut self, ack: &Ack, step: &mut SenderStep) {
         if ack.ece && step.config.ecn() {
             self.agent.reduce_for_mark(ack.next, step);
         }
@@ -123,13 +129,13 @@ impl<L: LossRecovery, C: CongestionControl> Sender for Ns2<L, C> {
     }
 
     /// The retransmission timer fired.
-    fn on_timer(&mut self, step: &mut Step) {
+    fn on_timer(&mut self, step: &mut SenderStep) {
         self.loss.on_timeout(&mut self.agent);
         self.agent.on_timeout_expired(step);
         self.loss.send(&mut self.agent, step);
     }
 
-    fn send(&mut self, step: &mut Step) {
+    fn send(&mut self, step: &mut SenderStep) {
         self.loss.send(&mut self.agent, step);
     }
 }
@@ -143,7 +149,7 @@ impl<C: CongestionControl> Agent<C> {
             dup_acks: 0,
             inflation: 0,
             timed: None,
-            timed_at: 0,
+            timed_at: Time::ZERO,
             rto: RtoEstimator::new(phase),
             action: WindowAction::None,
             syn_lost: false,
@@ -151,7 +157,7 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
-    fn on_timeout_expired(&mut self, step: &mut Step) {
+    fn on_timeout_expired(&mut self, step: &mut SenderStep) {
         self.dup_acks = 0;
         self.inflation = 0;
         self.congestion.set_cwnd(self.congestion.cwnd().max(1.0));
@@ -166,7 +172,7 @@ impl<C: CongestionControl> Agent<C> {
             if self.action != WindowAction::Ecn {
                 self.reduce_ssthresh(Indication::Timeout, step.config);
             }
-            self.rto.back_off(step.config.min_rto_ns);
+            self.rto.back_off(step.config.min_rto);
         }
         self.congestion.set_cwnd(1.0);
         self.congestion.on_timeout(step.now, self.connection.next);
@@ -179,7 +185,7 @@ impl<C: CongestionControl> Agent<C> {
     }
 
     /// Reduces the window once per window of data (RFC 3168 section 6.1.2).
-    fn reduce_for_mark(&mut self, ack_next: u32, step: &mut Step) {
+    fn reduce_for_mark(&mut self, ack_next: u32, step: &mut SenderStep) {
         if ack_next <= self.recover && self.action != WindowAction::Timeout {
             return;
         }
@@ -188,7 +194,7 @@ impl<C: CongestionControl> Agent<C> {
         if self.congestion.cwnd() <= 1.0 {
             // The window cannot shrink further: the timer does (RFC 3168 section 6.1.2).
             if self.ecn_at_one {
-                self.rto.back_off(step.config.min_rto_ns);
+                self.rto.back_off(step.config.min_rto);
             }
             self.ecn_at_one = true;
         } else {
@@ -199,7 +205,7 @@ impl<C: CongestionControl> Agent<C> {
 
     /// Takes an ACK of new data: sequence, round trip, timer.
     #[inline(always)]
-    fn new_ack(&mut self, ack: &Ack, step: &mut Step) {
+    fn new_ack(&mut self, ack: &Ack, step: &mut SenderStep) {
         self.dup_acks = 0;
         let delivered_pkts = ack.next - self.connection.una;
         self.advance(ack.next);
@@ -216,8 +222,8 @@ impl<C: CongestionControl> Agent<C> {
             now: step.now,
             una: self.connection.una,
             next: self.connection.next,
-            rtt_ns: timed.then(|| step.now - self.timed_at),
-            srtt_ns: self.rto.srtt_ns(),
+            rtt: timed.then(|| step.now - self.timed_at),
+            srtt: self.rto.srtt(),
             delivered_pkts,
             ce_pkts: ack.ce_pkts,
         });
@@ -226,21 +232,21 @@ impl<C: CongestionControl> Agent<C> {
 
     /// Takes an ACK of new data outside recovery, and lets the window grow.
     #[inline(always)]
-    fn new_ack_and_grow(&mut self, ack: &Ack, step: &mut Step) {
+    fn new_ack_and_grow(&mut self, ack: &Ack, step: &mut SenderStep) {
         let acked_pkts = ack.next - self.connection.una;
         self.new_ack(ack, step);
         if !(ack.ece && step.config.ecn()) {
             self.congestion.grow(&Growth {
                 now: step.now,
                 acked_pkts,
-                srtt_ns: self.rto.srtt_ns(),
+                srtt: self.rto.srtt(),
             });
             self.ecn_at_one = false;
         }
         // The handshake ends here.
         if self.connection.una == 1 {
-            let srtt_ns = self.rto.srtt_ns();
-            let start = Established::of(&self.connection, step, self.syn_lost, srtt_ns);
+            let srtt = self.rto.srtt();
+            let start = Established::of(&self.connection, step, self.syn_lost, srtt);
             self.congestion.on_established(&start);
         }
     }
@@ -248,10 +254,10 @@ impl<C: CongestionControl> Agent<C> {
     /// The pace at which packets leave.
     #[inline(always)]
     fn bytes_per_s(&self, config: &Config) -> f64 {
-        let srtt_ns = self.rto.srtt_ns();
+        let srtt = self.rto.srtt();
         let cwnd = self.congestion.cwnd_pkts();
         self.congestion
-            .bytes_per_s(cwnd, srtt_ns, config.payload_bytes)
+            .bytes_per_s(cwnd, srtt, config.payload_bytes)
     }
 
     #[inline(always)]
@@ -285,7 +291,7 @@ impl<C: CongestionControl> Agent<C> {
 
     /// Sends new packets as far as window and application allow, at most `burst`.
     #[inline(always)]
-    fn send_window(&mut self, step: &mut Step, burst: u32) {
+    fn send_window(&mut self, step: &mut SenderStep, burst: u32) {
         let connection = &self.connection;
         let end = connection
             .una
@@ -302,7 +308,7 @@ impl<C: CongestionControl> Agent<C> {
 
     /// Limited transmit: one new packet on each of the first two duplicate ACKs (RFC 3042).
     #[inline(never)]
-    fn send_limited(&mut self, step: &mut Step) {
+    fn send_limited(&mut self, step: &mut SenderStep) {
         let Connection {
             una, next, limit, ..
         } = self.connection;
@@ -318,12 +324,12 @@ impl<C: CongestionControl> Agent<C> {
 
     /// Sends one packet, new or again.
     #[inline(always)]
-    fn transmit(&mut self, seq: u32, step: &mut Step) {
+    fn transmit(&mut self, seq: u32, step: &mut SenderStep) {
         let connection = &mut self.connection;
         let nothing_in_flight = connection.una == connection.max_sent;
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
-        step.out.push(Segment {
+        step.out.push(TcpSegment {
             bare: false,
             push: false,
             seq,
@@ -343,7 +349,7 @@ impl<C: CongestionControl> Agent<C> {
         } else {
             step.resent_pkts += 1;
         }
-        if nothing_in_flight || self.connection.timer_due == NEVER {
+        if nothing_in_flight || self.connection.timer_due == Time::NEVER {
             self.arm_timer(step);
         }
         if step.config.pacing {
@@ -355,7 +361,7 @@ impl<C: CongestionControl> Agent<C> {
     }
 
     /// Restarts the timer and gives up the current measurement: a retransmission follows.
-    fn restart_timer(&mut self, step: &Step) {
+    fn restart_timer(&mut self, step: &SenderStep) {
         self.arm_timer(step);
         self.timed = None;
     }
@@ -369,18 +375,18 @@ impl<C: CongestionControl> Agent<C> {
     }
 
     #[inline(always)]
-    fn arm_timer(&mut self, step: &Step) {
-        self.connection.timer_due = step.now + self.rto.timeout_ns(step.config.min_rto_ns);
+    fn arm_timer(&mut self, step: &SenderStep) {
+        self.connection.timer_due = step.now + self.rto.timeout(step.config.min_rto);
     }
 
     #[inline(always)]
-    fn arm_or_stop_timer(&mut self, step: &Step) {
+    fn arm_or_stop_timer(&mut self, step: &SenderStep) {
         let connection = &mut self.connection;
         // With nothing in flight and nothing to send there is nothing to time; with the window
         // below one packet (ECN) only the timer lets the next one out.
         let nothing = connection.una >= connection.max_sent && connection.next >= connection.limit;
         if nothing && self.congestion.cwnd() >= 1.0 {
-            connection.timer_due = NEVER;
+            connection.timer_due = Time::NEVER;
         } else {
             self.arm_timer(step);
         }

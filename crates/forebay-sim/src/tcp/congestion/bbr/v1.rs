@@ -6,10 +6,10 @@
 //! Arithmetic is the kernel's, in its units and with its rounding.
 
 use forebay_units::cast::whole_u32;
-use forebay_units::{Rate, Rng};
+use forebay_units::{Rate, Rng, Span, Time};
 
 use super::windowed_max::WindowedMax;
-use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};
+use super::{first_rtt, FullPipe, PriorWindow, Rounds};
 use crate::tcp::congestion::{
     CongestionControl, CongestionEvent, DeliveryRate, Established, Growth, RateSample,
     RecoveryState, WholeWindow,
@@ -146,8 +146,8 @@ impl Bbr {
         u64::try_from(scaled >> BW_SCALE).unwrap_or(u64::MAX)
     }
 
-    fn init_pacing_rate(&mut self, srtt_ns: u64) {
-        let rtt_us = (first_rtt_ns(srtt_ns) / 1000).max(1);
+    fn init_pacing_rate(&mut self, srtt: Span) {
+        let rtt_us = first_rtt(srtt).as_micros().max(1);
         let bw = u64::from(self.window.cwnd) * BW_UNIT / rtt_us;
         self.bytes_per_s = self.bytes_per_s_of(bw, HIGH_GAIN);
     }
@@ -190,7 +190,7 @@ impl Bbr {
 
     /// What will be in the network when pacing lets the next segment go.
     fn in_network_pkts(&self, in_flight_pkts: u32, sample: &RateSample) -> u32 {
-        let delivered = pkts_in(self.bandwidth(), sample.pace_wait_ns / 1000);
+        let delivered = pkts_in(self.bandwidth(), sample.pace_wait.as_micros());
         let mut then = in_flight_pkts;
         if self.pacing_gain > UNIT {
             then += self.segment_pkts();
@@ -212,7 +212,7 @@ impl Bbr {
 
     fn next_phase(&mut self, sample: &RateSample) {
         self.cycle = (self.cycle + 1) % CYCLE.len();
-        self.cycle_us = sample.delivered_ns / 1000;
+        self.cycle_us = sample.delivered_at.as_micros();
     }
 
     fn update_bandwidth(&mut self, rate: &DeliveryRate, sample: &RateSample) {
@@ -220,7 +220,7 @@ impl Bbr {
             self.packet_conservation = false;
         }
         self.detect_policer(sample, sample.lost_pkts > 0, rate.app_limited);
-        let bw = u64::from(rate.pkts) * BW_UNIT / (rate.interval_ns / 1000).max(1);
+        let bw = u64::from(rate.pkts) * BW_UNIT / rate.interval.as_micros().max(1);
         let bw = bw.min(u32::MAX.into());
         // What the application held back tells only what the path can do at least.
         if !rate.app_limited || bw >= self.bw.get() {
@@ -229,7 +229,7 @@ impl Bbr {
     }
 
     fn begin_policer_interval(&mut self, sample: &RateSample) {
-        self.policer.since_ms = sample.delivered_ns / 1_000_000;
+        self.policer.since_ms = sample.delivered_at.as_millis();
         self.policer.delivered_pkts = sample.delivered_pkts;
         self.policer.lost_pkts = sample.total_lost_pkts;
         self.policer.rounds = 0;
@@ -277,7 +277,7 @@ impl Bbr {
         if delivered_pkts == 0 || lost_pkts << 8 < POLICED_LOSS * delivered_pkts {
             return;
         }
-        let interval_ms = sample.delivered_ns / 1_000_000 - self.policer.since_ms;
+        let interval_ms = sample.delivered_at.as_millis() - self.policer.since_ms;
         if interval_ms < 1 {
             return;
         }
@@ -309,7 +309,7 @@ impl Bbr {
                 extra.most_pkts[extra.slot] = 0;
             }
         }
-        let now_us = sample.delivered_ns / 1000;
+        let now_us = sample.delivered_at.as_micros();
         let mut expected = pkts_in(bw, now_us.saturating_sub(extra.epoch_us));
         let acked = sample.acked_pkts;
         if extra.epoch_pkts <= expected || extra.epoch_pkts + acked >= EXTRA_ACKED_EPOCH_PKTS {
@@ -338,7 +338,10 @@ impl Bbr {
         if self.mode != Mode::ProbeBw {
             return;
         }
-        let elapsed_us = (sample.delivered_ns / 1000).saturating_sub(self.cycle_us);
+        let elapsed_us = sample
+            .delivered_at
+            .as_micros()
+            .saturating_sub(self.cycle_us);
         let full_length = self.min_rtt_us.is_some_and(|rtt_us| elapsed_us > rtt_us);
         let bw = self.bw.get();
         let in_network = || self.in_network_pkts(sample.prior_in_flight_pkts, sample);
@@ -379,9 +382,9 @@ impl Bbr {
     }
 
     fn update_min_rtt(&mut self, sample: &RateSample) {
-        let now_ms = sample.now / 1_000_000;
+        let now_ms = sample.now.as_millis();
         let expired = now_ms > self.min_rtt_ms + MIN_RTT_WINDOW_MS;
-        if let Some(rtt_us) = sample.rtt_ns.map(|ns| ns / 1000) {
+        if let Some(rtt_us) = sample.rtt.map(Span::as_micros) {
             if self.min_rtt_us.is_none_or(|least| rtt_us < least) || expired {
                 self.min_rtt_us = Some(rtt_us);
                 self.min_rtt_ms = now_ms;
@@ -414,7 +417,7 @@ impl Bbr {
     }
 
     fn end_probe_rtt(&mut self, sample: &RateSample) {
-        self.min_rtt_ms = sample.now / 1_000_000;
+        self.min_rtt_ms = sample.now.as_millis();
         self.window.cwnd = self.prior_window.restore(self.window.cwnd);
         match self.full_pipe.reached {
             true => self.begin_cycle(sample),
@@ -508,21 +511,21 @@ impl CongestionControl for Bbr {
 
     fn on_established(&mut self, start: &Established) {
         self.window.cwnd = start.initial_pkts;
-        if start.srtt_ns > 0 {
-            self.min_rtt_us = Some(start.srtt_ns / 1000);
+        if !start.srtt.is_zero() {
+            self.min_rtt_us = Some(start.srtt.as_micros());
         }
-        self.min_rtt_ms = start.now / 1_000_000;
-        self.extra_acked.epoch_us = start.now / 1000;
-        self.init_pacing_rate(start.srtt_ns);
+        self.min_rtt_ms = start.now.as_millis();
+        self.extra_acked.epoch_us = start.now.as_micros();
+        self.init_pacing_rate(start.srtt);
     }
 
-    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, app_limited: bool) {
+    fn on_sent(&mut self, now: Time, in_flight_pkts: u32, app_limited: bool) {
         if in_flight_pkts > 0 || !app_limited {
             return;
         }
         // After a pause: no faster than the estimate, for the pipe may be empty.
         self.idle_restart = true;
-        self.extra_acked.epoch_us = now / 1000;
+        self.extra_acked.epoch_us = now.as_micros();
         self.extra_acked.epoch_pkts = 0;
         if self.mode == Mode::ProbeBw {
             self.set_pacing_rate(self.bandwidth(), UNIT);
@@ -548,7 +551,7 @@ impl CongestionControl for Bbr {
 
     window_by_rate!();
 
-    fn on_timeout(&mut self, _now: u64, _next: u32) {
+    fn on_timeout(&mut self, _now: Time, _next: u32) {
         self.prior_window.update(RecoveryState::Loss);
         self.full_pipe.bw = 0;
         self.rounds.starts = true;
@@ -584,26 +587,26 @@ impl CongestionControl for Bbr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::testing::{config, MS};
+    use crate::tcp::testing::{at, config, MS};
 
     #[test]
     fn a_timeout_is_a_loss_with_which_the_search_for_a_policer_begins() {
         let mut flow = Bbr::new(&config());
-        flow.on_timeout(400 * MS, 20);
+        flow.on_timeout(at(400 * MS), 20);
         flow.on_timeout_rate(&RateSample {
-            now: 400 * MS,
+            now: at(400 * MS),
             rate: None,
             acked_pkts: 0,
             ce_pkts: 0,
             lost_pkts: 1,
-            rtt_ns: None,
+            rtt: None,
             delivered_pkts: 12,
-            delivered_ns: 100 * MS,
+            delivered_at: at(100 * MS),
             total_lost_pkts: 8,
             prior_in_flight_pkts: 0,
             in_flight_pkts: 0,
             recovery_state: RecoveryState::Loss,
-            pace_wait_ns: 0,
+            pace_wait: Span::ZERO,
         });
         let found = &flow.policer;
         assert!(found.sampling && !found.used);

@@ -5,9 +5,9 @@
 //! draft judges each lost packet (section 5.5.10.2). There is no answer to ECN.
 
 use forebay_units::cast::{whole_u32, whole_u64};
-use forebay_units::{Rate, Rng};
+use forebay_units::{Rate, Rng, Span, Time};
 
-use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};
+use super::{first_rtt, FullPipe, PriorWindow, Rounds};
 use crate::tcp::congestion::{
     CongestionControl, CongestionEvent, DeliveryRate, Established, Growth, RateSample,
     RecoveryState, WholeWindow,
@@ -32,11 +32,11 @@ const LEAST_CWND_PKTS: f64 = 4.0;
 const FULL_BW_GROWTH: f64 = 1.25;
 /// Loss events of a round that end Startup (section 5.3.1.3).
 const FULL_LOSS_EVENTS: u32 = 6;
-const MIN_RTT_WINDOW_NS: u64 = 10_000_000_000;
-const PROBE_RTT_INTERVAL_NS: u64 = 5_000_000_000;
-const PROBE_RTT_NS: u64 = 200_000_000;
+const MIN_RTT_WINDOW: Span = Span::from_secs(10);
+const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
+const PROBE_RTT: Span = Span::from_millis(200);
 /// Time between two probes for bandwidth, drawn from this interval (section 5.3.3.5.3).
-const PROBE_WAIT_NS: [f64; 2] = [2e9, 3e9];
+const PROBE_WAIT: [Span; 2] = [Span::from_secs(2), Span::from_secs(3)];
 /// Rounds after which Reno would have its window back: no flow waits for longer.
 const MOST_PROBE_ROUNDS: f64 = 63.0;
 /// Rounds that the greatest surplus of ACKs counts.
@@ -85,15 +85,15 @@ pub struct Bbr3 {
     full: bool,
     full_pipe: FullPipe<f64>,
 
-    min_rtt_ns: Option<u64>,
-    min_rtt_at_ns: u64,
-    recent_rtt_ns: u64,
-    recent_rtt_at_ns: u64,
-    probe_rtt_until_ns: Option<u64>,
+    min_rtt: Option<Span>,
+    min_rtt_at: Time,
+    recent_rtt: Span,
+    recent_rtt_at: Time,
+    probe_rtt_until: Option<Time>,
     probe_rtt_round_done: bool,
 
-    phase_at_ns: u64,
-    probe_wait_ns: u64,
+    phase_at: Time,
+    probe_wait: Span,
     rounds_since_probe: u64,
     probe_up_rounds: u32,
     /// ACKed packets for one more of the long-term bound, and those counted towards it.
@@ -102,7 +102,7 @@ pub struct Bbr3 {
     /// Loss now is that of a probe for bandwidth.
     probe_samples: bool,
 
-    extra_acked_since_ns: u64,
+    extra_acked_since: Time,
     extra_acked_epoch_pkts: f64,
     /// Two slots of rounds, and the greatest surplus of each.
     extra_acked: [(u32, f64); 2],
@@ -112,7 +112,7 @@ pub struct Bbr3 {
 }
 
 fn bandwidth(rate: &DeliveryRate) -> f64 {
-    f64::from(rate.pkts) / rate.interval_ns.max(1) as f64
+    f64::from(rate.pkts) / rate.interval.max(Span::from_nanos(1)).as_nanos_f64()
 }
 
 fn too_many_lost(rate: &DeliveryRate) -> bool {
@@ -130,8 +130,8 @@ impl Bbr3 {
     }
 
     fn bdp_pkts(&self, bw: f64, gain: f64) -> f64 {
-        self.min_rtt_ns
-            .map_or(10.0, |rtt_ns| gain * bw * rtt_ns as f64)
+        self.min_rtt
+            .map_or(10.0, |rtt| gain * bw * rtt.as_nanos_f64())
     }
 
     /// Packets of a segment: a millisecond at the pace (section 5.6.3).
@@ -176,9 +176,9 @@ impl Bbr3 {
         (self.short_bw, self.short_pkts) = (f64::INFINITY, f64::INFINITY);
     }
 
-    fn init_pacing_rate(&mut self, srtt_ns: u64) {
-        let rtt_ns = first_rtt_ns(srtt_ns);
-        self.pace = STARTUP_PACING * f64::from(self.window.cwnd) / rtt_ns as f64;
+    fn init_pacing_rate(&mut self, srtt: Span) {
+        let rtt = first_rtt(srtt);
+        self.pace = STARTUP_PACING * f64::from(self.window.cwnd) / rtt.as_nanos_f64();
     }
 
     fn set_pacing_rate(&mut self, gain: f64) {
@@ -318,10 +318,10 @@ impl Bbr3 {
     /// Gives way: what the probe has queued drains (section 5.3.3.1).
     fn begin_down(&mut self, sample: &RateSample) {
         self.mode = Mode::Down;
-        self.phase_at_ns = sample.now;
+        self.phase_at = sample.now;
         self.rounds_since_probe = u64::from(self.rng.chance(0.5));
-        let [least, most] = PROBE_WAIT_NS;
-        self.probe_wait_ns = whole_u64(self.rng.uniform_in(least, most));
+        let [least, most] = PROBE_WAIT.map(Span::as_nanos_f64);
+        self.probe_wait = Span::from_nanos(whole_u64(self.rng.uniform_in(least, most)));
         // A cycle is over, and its greatest bandwidth is the last one's.
         if self.max_bw[1] > 0.0 {
             self.max_bw = [self.max_bw[1], 0.0];
@@ -350,32 +350,28 @@ impl Bbr3 {
     /// 5.3.3.5.3).
     fn time_to_probe(&self, sample: &RateSample) -> bool {
         let reno_rounds = self.target_pkts().min(MOST_PROBE_ROUNDS);
-        sample.now >= self.phase_at_ns + self.probe_wait_ns
+        sample.now >= self.phase_at + self.probe_wait
             || self.rounds_since_probe as f64 >= reno_rounds
     }
 
     /// The least round trip, and the dips that look for it (section 5.3.4).
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let now = sample.now;
-        let expired = now > self.recent_rtt_at_ns + PROBE_RTT_INTERVAL_NS;
-        if let Some(rtt_ns) = sample.rtt_ns {
-            if rtt_ns < self.recent_rtt_ns || expired {
-                (self.recent_rtt_ns, self.recent_rtt_at_ns) = (rtt_ns, now);
+        let expired = now > self.recent_rtt_at + PROBE_RTT_INTERVAL;
+        if let Some(rtt) = sample.rtt {
+            if rtt < self.recent_rtt || expired {
+                (self.recent_rtt, self.recent_rtt_at) = (rtt, now);
             }
-            let old = now > self.min_rtt_at_ns + MIN_RTT_WINDOW_NS;
-            if old
-                || self
-                    .min_rtt_ns
-                    .is_none_or(|least| self.recent_rtt_ns <= least)
-            {
-                self.min_rtt_ns = Some(self.recent_rtt_ns);
-                self.min_rtt_at_ns = self.recent_rtt_at_ns;
+            let old = now > self.min_rtt_at + MIN_RTT_WINDOW;
+            if old || self.min_rtt.is_none_or(|least| self.recent_rtt <= least) {
+                self.min_rtt = Some(self.recent_rtt);
+                self.min_rtt_at = self.recent_rtt_at;
             }
         }
         if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
             self.save_window();
             self.mode = Mode::ProbeRtt;
-            self.probe_rtt_until_ns = None;
+            self.probe_rtt_until = None;
             self.probe_samples = false;
             self.rounds.begin(sample);
         }
@@ -393,19 +389,19 @@ impl Bbr3 {
     }
 
     fn run_probe_rtt(&mut self, sample: &RateSample) {
-        let Some(until_ns) = self.probe_rtt_until_ns else {
+        let Some(until) = self.probe_rtt_until else {
             if f64::from(sample.in_flight_pkts) <= self.probe_rtt_pkts() {
-                self.probe_rtt_until_ns = Some(sample.now + PROBE_RTT_NS);
+                self.probe_rtt_until = Some(sample.now + PROBE_RTT);
                 self.probe_rtt_round_done = false;
                 self.rounds.begin(sample);
             }
             return;
         };
         self.probe_rtt_round_done |= self.rounds.starts;
-        if !self.probe_rtt_round_done || sample.now <= until_ns {
+        if !self.probe_rtt_round_done || sample.now <= until {
             return;
         }
-        self.recent_rtt_at_ns = sample.now;
+        self.recent_rtt_at = sample.now;
         self.window.cwnd = self.prior_window.restore(self.window.cwnd);
         self.reset_short_term_bounds();
         if self.full {
@@ -418,13 +414,11 @@ impl Bbr3 {
 
     /// How far ACKs run ahead of the bandwidth (section 5.5.9).
     fn update_extra_acked(&mut self, sample: &RateSample) {
-        let elapsed_ns = sample
-            .delivered_ns
-            .saturating_sub(self.extra_acked_since_ns);
-        let mut expected = self.bw() * elapsed_ns as f64;
+        let elapsed = sample.delivered_at - self.extra_acked_since;
+        let mut expected = self.bw() * elapsed.as_nanos_f64();
         if self.extra_acked_epoch_pkts <= expected {
             (self.extra_acked_epoch_pkts, expected) = (0.0, 0.0);
-            self.extra_acked_since_ns = sample.delivered_ns;
+            self.extra_acked_since = sample.delivered_at;
         }
         self.extra_acked_epoch_pkts += f64::from(sample.acked_pkts);
         let ahead = (self.extra_acked_epoch_pkts - expected).clamp(0.0, self.window.cwnd.into());
@@ -509,20 +503,20 @@ impl CongestionControl for Bbr3 {
             loss_events: 0,
             full: false,
             full_pipe: FullPipe::default(),
-            min_rtt_ns: None,
-            min_rtt_at_ns: 0,
-            recent_rtt_ns: u64::MAX,
-            recent_rtt_at_ns: 0,
-            probe_rtt_until_ns: None,
+            min_rtt: None,
+            min_rtt_at: Time::ZERO,
+            recent_rtt: Span::MAX,
+            recent_rtt_at: Time::ZERO,
+            probe_rtt_until: None,
             probe_rtt_round_done: false,
-            phase_at_ns: 0,
-            probe_wait_ns: 0,
+            phase_at: Time::ZERO,
+            probe_wait: Span::ZERO,
             rounds_since_probe: 0,
             probe_up_rounds: 0,
             probe_up_each: f64::INFINITY,
             probe_up_acked: 0.0,
             probe_samples: false,
-            extra_acked_since_ns: 0,
+            extra_acked_since: Time::ZERO,
             extra_acked_epoch_pkts: 0.0,
             extra_acked: [(0, 0.0); 2],
             prior_window: PriorWindow::new(),
@@ -536,18 +530,18 @@ impl CongestionControl for Bbr3 {
 
     fn on_established(&mut self, start: &Established) {
         self.window.cwnd = start.initial_pkts;
-        (self.min_rtt_at_ns, self.recent_rtt_at_ns) = (start.now, start.now);
-        self.extra_acked_since_ns = start.now;
-        self.init_pacing_rate(start.srtt_ns);
+        (self.min_rtt_at, self.recent_rtt_at) = (start.now, start.now);
+        self.extra_acked_since = start.now;
+        self.init_pacing_rate(start.srtt);
     }
 
-    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, app_limited: bool) {
+    fn on_sent(&mut self, now: Time, in_flight_pkts: u32, app_limited: bool) {
         if in_flight_pkts > 0 || !app_limited {
             return;
         }
         // After a pause: no faster than the model, for the pipe may be empty.
         self.idle_restart = true;
-        self.extra_acked_since_ns = now;
+        self.extra_acked_since = now;
         self.extra_acked_epoch_pkts = 0.0;
         if !matches!(self.mode, Mode::Startup | Mode::Drain | Mode::ProbeRtt) {
             self.set_pacing_rate(1.0);
@@ -581,7 +575,7 @@ impl CongestionControl for Bbr3 {
 
     window_by_rate!();
 
-    fn on_timeout(&mut self, _now: u64, _next: u32) {
+    fn on_timeout(&mut self, _now: Time, _next: u32) {
         self.prior_window.update(RecoveryState::Loss);
         self.full_pipe = FullPipe::default();
         self.lost_in_round = true;

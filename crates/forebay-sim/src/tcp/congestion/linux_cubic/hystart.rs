@@ -2,17 +2,18 @@
 //! of ACKs by half, or has grown longer.
 
 use forebay_units::cast::whole_u64;
+use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::AckSample;
 
 /// HyStart leaves windows below this alone, in packets.
 const HYSTART_LEAST_CWND: u32 = 16;
 /// ACKs closer than this are of one train.
-const TRAIN_GAP_NS: u64 = 2_000_000;
+const TRAIN_GAP: Span = Span::from_millis(2);
 /// Number of round trips whose least is compared.
 const DELAY_SAMPLES: u32 = 8;
 /// A round trip this much longer, an eighth of the least within these bounds, ends slow start.
-const DELAY_RISE_NS: (u64, u64) = (4_000_000, 16_000_000);
+const DELAY_RISE: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: f64 = 65_536.0;
 
@@ -20,23 +21,23 @@ const LARGEST_SEGMENT_BYTES: f64 = 65_536.0;
 #[derive(Clone, Debug)]
 pub struct HyStart {
     pub done: bool,
-    start_ns: u64,
+    start: Time,
     /// Last ACK of the train that began with the round.
-    last_ack_ns: u64,
+    last_ack_at: Time,
     /// The round ends when more than this is acknowledged.
     end: u32,
-    least_rtt_ns: u64,
+    least_rtt: Span,
     samples: u32,
 }
 
 impl HyStart {
-    pub fn round(now: u64, next: u32) -> HyStart {
+    pub fn round(now: Time, next: u32) -> HyStart {
         HyStart {
             done: false,
-            start_ns: now,
-            last_ack_ns: now,
+            start: now,
+            last_ack_at: now,
             end: next,
-            least_rtt_ns: u64::MAX,
+            least_rtt: Span::MAX,
             samples: 0,
         }
     }
@@ -45,9 +46,9 @@ impl HyStart {
     /// round trip has risen. `bytes_per_s` is the pace at which segments are made.
     pub fn ends_slow_start(
         &mut self,
-        delay_min_ns: u64,
+        delay_min: Span,
         cwnd: u32,
-        rtt_ns: u64,
+        rtt: Span,
         bytes_per_s: f64,
         sample: &AckSample,
     ) -> bool {
@@ -59,18 +60,19 @@ impl HyStart {
             return false;
         }
         let mut ends = false;
-        if now - self.last_ack_ns <= TRAIN_GAP_NS {
-            self.last_ack_ns = now;
+        if now - self.last_ack_at <= TRAIN_GAP {
+            self.last_ack_at = now;
             // What large segments add to the train, 1 ms at most.
-            let segments_ns = (4e9 * LARGEST_SEGMENT_BYTES / bytes_per_s).min(1e6);
-            ends = now - self.start_ns > (delay_min_ns + whole_u64(segments_ns)) / 2;
+            let segments_time = (4e9 * LARGEST_SEGMENT_BYTES / bytes_per_s).min(1e6);
+            let segments_time = Span::from_nanos(whole_u64(segments_time));
+            ends = now - self.start > (delay_min + segments_time) / 2;
         }
-        self.least_rtt_ns = self.least_rtt_ns.min(rtt_ns);
+        self.least_rtt = self.least_rtt.min(rtt);
         if self.samples < DELAY_SAMPLES {
             self.samples += 1;
         } else {
-            let rise = (delay_min_ns / 8).clamp(DELAY_RISE_NS.0, DELAY_RISE_NS.1);
-            ends |= self.least_rtt_ns > delay_min_ns + rise;
+            let rise = (delay_min / 8).clamp(DELAY_RISE.0, DELAY_RISE.1);
+            ends |= self.least_rtt > delay_min + rise;
         }
         self.done = ends;
         ends
@@ -80,17 +82,17 @@ impl HyStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::testing::{ack_sample, MS};
+    use crate::tcp::testing::{ack_sample, at, MS};
 
     #[test]
     fn slow_start_ends_after_a_train_of_half_a_round_trip() {
-        let mut hystart = HyStart::round(0, 100);
+        let mut hystart = HyStart::round(Time::ZERO, 100);
         let mut ended_at = None;
         for ms in 1..60 {
             let sample = AckSample {
                 una: 50,
                 next: 120,
-                ..ack_sample(ms * MS, 60 * MS, 1, 0)
+                ..ack_sample(at(ms * MS), 60 * MS, 1, 0)
             };
             if hystart.ends_slow_start(60 * MS, 20, 60 * MS, 1e6, &sample) {
                 ended_at = Some(ms);

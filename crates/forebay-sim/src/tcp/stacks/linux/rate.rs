@@ -1,6 +1,8 @@
 //! Delivery-rate samples, as the Linux kernel takes them (net/ipv4/tcp_rate.c;
 //! draft-cheng-iccrg-delivery-rate-estimation-02). Only for windows that ask for them.
 
+use forebay_units::{Span, Time};
+
 use super::sequence_ring::SequenceRing;
 use crate::number::count_u64;
 use crate::tcp::congestion::DeliveryRate;
@@ -8,11 +10,11 @@ use crate::tcp::congestion::DeliveryRate;
 /// What was so when a packet was last sent.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
-    sent_ns: u64,
+    sent_at: Time,
     /// When the first packet of its flight was sent.
-    first_sent_ns: u64,
+    first_sent_at: Time,
     delivered_pkts: u64,
-    delivered_ns: u64,
+    delivered_at: Time,
     lost_pkts: u64,
     in_flight_pkts: u32,
     app_limited: bool,
@@ -24,8 +26,8 @@ struct Stamp {
 pub struct RateSampler {
     /// Packets delivered in all, and when the last was.
     delivered_pkts: u64,
-    delivered_ns: u64,
-    first_sent_ns: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
     /// Samples are the application's until more than this are delivered.
     app_limited_until: Option<u64>,
     /// Of the packets from the first unacknowledged one on.
@@ -41,23 +43,30 @@ impl RateSampler {
     }
 
     /// Packets delivered in all, and when the last was.
-    pub fn delivered(&self) -> (u64, u64) {
-        (self.delivered_pkts, self.delivered_ns)
+    pub fn delivered(&self) -> (u64, Time) {
+        (self.delivered_pkts, self.delivered_at)
     }
 
     /// A packet is sent, new or again, behind these in flight; `idle` says that none is out, and
     /// `lost_pkts` were lost so far.
     #[inline(always)]
-    pub fn on_sent(&mut self, seq: u32, now: u64, idle: bool, in_flight_pkts: u32, lost_pkts: u64) {
+    pub fn on_sent(
+        &mut self,
+        seq: u32,
+        now: Time,
+        idle: bool,
+        in_flight_pkts: u32,
+        lost_pkts: u64,
+    ) {
         if idle {
-            self.first_sent_ns = now;
-            self.delivered_ns = now;
+            self.first_sent_at = now;
+            self.delivered_at = now;
         }
         let stamp = Stamp {
-            sent_ns: now,
-            first_sent_ns: self.first_sent_ns,
+            sent_at: now,
+            first_sent_at: self.first_sent_at,
             delivered_pkts: self.delivered_pkts,
-            delivered_ns: self.delivered_ns,
+            delivered_at: self.delivered_at,
             lost_pkts,
             in_flight_pkts: in_flight_pkts + 1,
             app_limited: self.app_limited_until.is_some(),
@@ -76,7 +85,7 @@ impl RateSampler {
     /// An ACK reports a packet for the first time.
     pub fn on_delivered(&mut self, seq: u32) {
         self.delivered_pkts += 1;
-        let sent = |seq: u32| self.stamps.get(seq).map(|stamp| (stamp.sent_ns, seq));
+        let sent = |seq: u32| self.stamps.get(seq).map(|stamp| (stamp.sent_at, seq));
         if self.newest.is_none_or(|newest| sent(seq) > sent(newest)) {
             self.newest = Some(seq);
         }
@@ -95,8 +104,8 @@ impl RateSampler {
     pub fn sample(
         &mut self,
         una: u32,
-        now: u64,
-        min_rtt_ns: u64,
+        now: Time,
+        min_rtt: Span,
         lost_pkts: u64,
     ) -> Option<DeliveryRate> {
         let limited = self.app_limited_until;
@@ -108,13 +117,13 @@ impl RateSampler {
             .copied();
         self.stamps.advance(una);
         let newest = newest?;
-        self.delivered_ns = now;
-        self.first_sent_ns = newest.sent_ns;
-        let sending_ns = newest.sent_ns - newest.first_sent_ns;
-        let interval_ns = sending_ns.max(now - newest.delivered_ns);
-        (interval_ns >= min_rtt_ns).then_some(DeliveryRate {
+        self.delivered_at = now;
+        self.first_sent_at = newest.sent_at;
+        let sending_time = newest.sent_at - newest.first_sent_at;
+        let interval = sending_time.max(now - newest.delivered_at);
+        (interval >= min_rtt).then_some(DeliveryRate {
             pkts: u32::try_from(self.delivered_pkts - newest.delivered_pkts).ok()?,
-            interval_ns,
+            interval,
             app_limited: newest.app_limited,
             prior_delivered_pkts: newest.delivered_pkts,
             in_flight_then_pkts: newest.in_flight_pkts,
@@ -127,15 +136,16 @@ impl RateSampler {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
-    const RTT: u64 = 20 * MS;
+    use crate::tcp::testing::{at, MS};
+
+    const RTT: Span = Span::from_millis(20);
 
     /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
     fn samples(lost: Option<u32>) -> Vec<Option<DeliveryRate>> {
         let mut rates = RateSampler::default();
         let mut samples = Vec::new();
         for ms in 0..60u64 {
-            let now = ms * MS;
+            let now = at(ms * MS);
             if let Some(seq) = ms.checked_sub(20).map(|seq| seq as u32) {
                 if Some(seq) != lost {
                     rates.on_delivered(seq);
@@ -155,11 +165,7 @@ mod tests {
         // From packet 20 on, which is the first sent after a delivery.
         for sample in &samples(None)[21..] {
             let sample = sample.unwrap();
-            assert_eq!(
-                sample.interval_ns,
-                u64::from(sample.pkts) * MS,
-                "{sample:?}"
-            );
+            assert_eq!(sample.interval, u64::from(sample.pkts) * MS, "{sample:?}");
             assert!(!sample.app_limited);
         }
     }
@@ -169,33 +175,33 @@ mod tests {
         let samples = samples(Some(25));
         assert_eq!(samples[25], None);
         let after = samples[30].unwrap();
-        assert_eq!(u64::from(after.pkts + 1) * MS, after.interval_ns);
+        assert_eq!(u64::from(after.pkts + 1) * MS, after.interval);
     }
 
     #[test]
     fn acks_in_one_lump_do_not_raise_the_rate() {
         let mut rates = RateSampler::default();
         for ms in 0..10 {
-            rates.on_sent(ms as u32, ms * MS, ms == 0, 0, 0);
+            rates.on_sent(ms as u32, at(ms * MS), ms == 0, 0, 0);
         }
         (0..10).for_each(|seq| rates.on_delivered(seq));
-        let sample = rates.sample(10, 9 * MS + RTT, RTT, 0).unwrap();
-        assert_eq!((sample.pkts, sample.interval_ns), (10, 9 * MS + RTT));
+        let sample = rates.sample(10, at(9 * MS + RTT), RTT, 0).unwrap();
+        assert_eq!((sample.pkts, sample.interval), (10, 9 * MS + RTT));
     }
 
     #[test]
     fn what_the_application_holds_back_is_said() {
         let mut rates = RateSampler::default();
-        rates.on_sent(0, 0, true, 0, 0);
+        rates.on_sent(0, Time::ZERO, true, 0, 0);
         rates.set_app_limited(1);
         rates.on_delivered(0);
-        let sample = rates.sample(1, RTT, RTT, 0).unwrap();
+        let sample = rates.sample(1, at(RTT), RTT, 0).unwrap();
         assert!(!sample.app_limited);
-        rates.on_sent(1, RTT, true, 0, 0);
+        rates.on_sent(1, at(RTT), true, 0, 0);
         rates.on_delivered(1);
-        assert!(rates.sample(2, 2 * RTT, RTT, 0).unwrap().app_limited);
-        rates.on_sent(2, 2 * RTT, true, 0, 0);
+        assert!(rates.sample(2, at(2 * RTT), RTT, 0).unwrap().app_limited);
+        rates.on_sent(2, at(2 * RTT), true, 0, 0);
         rates.on_delivered(2);
-        assert!(!rates.sample(3, 3 * RTT, RTT, 0).unwrap().app_limited);
+        assert!(!rates.sample(3, at(3 * RTT), RTT, 0).unwrap().app_limited);
     }
 }

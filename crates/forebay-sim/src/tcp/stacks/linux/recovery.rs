@@ -4,7 +4,7 @@ use super::prr::{Progress, Prr};
 use super::rack::DUP_THRESHOLD;
 use super::{AckReport, CaState, Linux, Retransmit};
 use crate::tcp::congestion::{CongestionControl, CongestionEvent, Growth, Indication};
-use crate::tcp::connection::Step;
+use crate::tcp::connection::SenderStep;
 
 impl<C: CongestionControl> Linux<C> {
     /// A probe that repeated a packet and is acknowledged along with later ones has repaired a
@@ -30,7 +30,7 @@ impl<C: CongestionControl> Linux<C> {
     pub(super) fn run_state_machine(
         &mut self,
         report: &mut AckReport,
-        step: &mut Step,
+        step: &mut SenderStep,
     ) -> Retransmit {
         if report.ece {
             self.before_timeout = None;
@@ -105,7 +105,7 @@ impl<C: CongestionControl> Linux<C> {
         Retransmit::Lost
     }
 
-    fn detect_losses(&mut self, report: &mut AckReport, step: &Step) {
+    fn detect_losses(&mut self, report: &mut AckReport, step: &SenderStep) {
         if !std::mem::take(&mut self.rack.advanced) || self.scoreboard.packets_out() == 0 {
             return;
         }
@@ -113,8 +113,8 @@ impl<C: CongestionControl> Linux<C> {
         let losses = self.detect(step.now);
         report.lost += losses.lost_pkts;
         report.lost_copies |= self.scoreboard.retrans_out() < copies;
-        if losses.wait_ns > 0 {
-            self.start_reordering_timer(losses.wait_ns, step);
+        if !losses.wait.is_zero() {
+            self.start_reordering_timer(losses.wait, step);
             report.set_timer = false;
         }
     }
@@ -170,7 +170,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Reduces the window, or lets it grow (`tcp_cong_control`).
-    pub(super) fn update_cwnd(&mut self, report: &AckReport, step: &Step) {
+    pub(super) fn update_cwnd(&mut self, report: &AckReport, step: &SenderStep) {
         if C::CONTROLS {
             return;
         }
@@ -190,11 +190,11 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Packets have arrived that let the window grow.
     #[inline(always)]
-    pub(super) fn grow(&mut self, acked_pkts: u32, step: &Step) {
+    pub(super) fn grow(&mut self, acked_pkts: u32, step: &SenderStep) {
         self.congestion.grow(&Growth {
             now: step.now,
             acked_pkts,
-            srtt_ns: self.rtt.srtt_ns,
+            srtt: self.rtt.srtt,
         });
     }
 

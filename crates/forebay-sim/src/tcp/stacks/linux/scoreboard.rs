@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use forebay_units::Time;
+
 use super::sequence_ring::SequenceRing;
 use crate::tcp::connection::Ack;
 use crate::tcp::receiver::{Block, MAX_BLOCKS};
@@ -10,7 +12,7 @@ use crate::tcp::receiver::{Block, MAX_BLOCKS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPacket {
     /// When it was last sent.
-    pub sent_ns: u64,
+    pub sent_at: Time,
     /// The receiver has it (SACK).
     pub sacked: bool,
     /// The copy before the last is thought lost, or the last where `retransmitted` is false.
@@ -51,7 +53,7 @@ pub struct Scoreboard {
     /// RACK is done with first copies below this.
     pub rack_done: u32,
     /// Later copies, in order of time; some are outdated.
-    pub retransmissions: VecDeque<(u64, u32)>,
+    pub retransmissions: VecDeque<(Time, u32)>,
 }
 
 impl Scoreboard {
@@ -118,9 +120,9 @@ impl Scoreboard {
 
     /// A new packet was sent.
     #[inline(always)]
-    pub fn push(&mut self, now: u64) {
+    pub fn push(&mut self, now: Time) {
         self.sent.push(SentPacket {
-            sent_ns: now,
+            sent_at: now,
             sacked: false,
             lost: false,
             retransmitted: false,
@@ -140,11 +142,11 @@ impl Scoreboard {
     /// the first and the last of them were sent. None, and nothing taken, where it acknowledges
     /// none that were.
     #[inline(always)]
-    pub fn advance_in_order(&mut self, next: u32) -> Option<(u64, u64)> {
-        let first_ns = self.sent.head()?.sent_ns;
-        let last_ns = self.sent.get(next.checked_sub(1)?)?.sent_ns;
+    pub fn advance_in_order(&mut self, next: u32) -> Option<(Time, Time)> {
+        let first_sent_at = self.sent.head()?.sent_at;
+        let last_sent_at = self.sent.get(next.checked_sub(1)?)?.sent_at;
         self.sent.advance(next);
-        Some((first_ns, last_ns))
+        Some((first_sent_at, last_sent_at))
     }
 
     /// Takes an ACK; `deliver` is told of each packet that it reports for the first time, those of
@@ -285,11 +287,11 @@ impl Scoreboard {
     }
 
     /// A packet was sent again; a probe's copy leaves the count of what is in flight alone.
-    pub fn mark_retransmitted(&mut self, seq: u32, now: u64, probe: bool) {
+    pub fn mark_retransmitted(&mut self, seq: u32, now: Time, probe: bool) {
         let Some(sent) = self.sent.get_mut(seq) else {
             return;
         };
-        sent.sent_ns = now;
+        sent.sent_at = now;
         sent.ever_retransmitted = true;
         self.retrans_end = self.retrans_end.max(seq + 1);
         if !probe && !sent.retransmitted {

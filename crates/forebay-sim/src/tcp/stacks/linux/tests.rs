@@ -2,48 +2,48 @@
 
 use super::*;
 use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
-use crate::tcp::connection::Segment;
-use crate::tcp::testing::{self, config, MS};
+use crate::tcp::connection::TcpSegment;
+use crate::tcp::testing::{self, at, config, MS};
 
 use prr::Progress;
 use scoreboard::{Delivery, SentPacket};
 
 /// Of every packet that is not lost.
-const RTT: u64 = 60 * MS;
+const RTT: Span = Span::from_millis(60);
 
 /// A sender and what it has sent.
-struct Host<C = LinuxReno> {
+struct TestHost<C = LinuxReno> {
     config: Config,
     tcp: Linux<C>,
-    now: u64,
-    sent: Vec<Segment>,
+    now: Time,
+    sent: Vec<TcpSegment>,
 }
 
-impl<C: CongestionControl> Host<C> {
+impl<C: CongestionControl> TestHost<C> {
     /// Before it has sent a SYN.
-    fn closed(config: Config) -> Host<C> {
-        Host {
+    fn closed(config: Config) -> TestHost<C> {
+        TestHost {
             tcp: Linux::new(Connection::new(), &config),
             config,
-            now: 0,
+            now: Time::ZERO,
             sent: Vec::new(),
         }
     }
 
     /// Just after the handshake: packets 1 to 10 are out.
-    fn connected() -> Host<C> {
-        let mut host = Host::closed(config());
+    fn connected() -> TestHost<C> {
+        let mut host = TestHost::closed(config());
         host.open();
         assert_eq!(host.numbers(), [0]);
-        host.now = RTT;
+        host.now = at(RTT);
         host.ack(1, &[]);
         assert_eq!(host.numbers(), (1..11).collect::<Vec<u32>>());
         host
     }
 
     /// The same with no more data to send; a round trip later.
-    fn with_the_last_packets_out() -> Host<C> {
-        let mut host = Host::connected();
+    fn with_the_last_packets_out() -> TestHost<C> {
+        let mut host = TestHost::connected();
         host.tcp.connection.close();
         host.now += RTT;
         host
@@ -55,8 +55,8 @@ impl<C: CongestionControl> Host<C> {
         self.step(|tcp, step| tcp.send(step));
     }
 
-    fn step(&mut self, act: impl FnOnce(&mut Linux<C>, &mut Step)) {
-        let mut step = Step {
+    fn step(&mut self, act: impl FnOnce(&mut Linux<C>, &mut SenderStep)) {
+        let mut step = SenderStep {
             config: &self.config,
             now: self.now,
             out: &mut self.sent,
@@ -79,9 +79,9 @@ impl<C: CongestionControl> Host<C> {
     }
 
     /// Lets the timer fire; returns how long that took.
-    fn fire(&mut self) -> u64 {
+    fn fire(&mut self) -> Span {
         let due = self.tcp.connection.timer_due;
-        assert_ne!(due, NEVER);
+        assert_ne!(due, Time::NEVER);
         let waited = due - self.now;
         self.now = due;
         self.step(|tcp, step| tcp.on_timer(step));
@@ -89,8 +89,8 @@ impl<C: CongestionControl> Host<C> {
     }
 
     /// How long a timer of so much waits that is set now.
-    fn on_the_wheel(&self, after_ns: u64) -> u64 {
-        timer_wheel::expiry_ns(self.now, after_ns) - self.now
+    fn on_the_wheel(&self, delay: Span) -> Span {
+        timer_wheel::expiry(self.now, delay) - self.now
     }
 
     /// Numbers of data sent since the last call.
@@ -111,14 +111,14 @@ impl<C: CongestionControl> Host<C> {
 fn the_handshake_ends_with_an_ack_of_its_own() {
     fn ends_with<C: CongestionControl>() -> Vec<(u32, bool, Ecn)> {
         let config = config();
-        let mut host = Host {
+        let mut host = TestHost {
             tcp: Linux::<C>::new(Connection::new(), &config),
             config,
-            now: 0,
+            now: Time::ZERO,
             sent: Vec::new(),
         };
         host.open();
-        host.now = RTT;
+        host.now = at(RTT);
         host.ack(1, &[]);
         let sent = host.sent.iter();
         sent.map(|it| (it.seq, it.bare, it.ecn)).collect()
@@ -136,7 +136,7 @@ fn the_handshake_ends_with_an_ack_of_its_own() {
 
 #[test]
 fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     // Packet 1 is lost; limited transmit answers the first two ACKs with a new packet each.
     host.ack(1, &[(2, 3)]);
@@ -163,7 +163,7 @@ fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
 
 #[test]
 fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(9, &[(10, 11)]);
     assert_eq!(host.tcp.timer, Timer::Reordering);
     assert_eq!(host.numbers(), [0u32; 0]);
@@ -177,7 +177,7 @@ fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
 
 #[test]
 fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.ack(1, &[(2, 11)]);
     let sent = host.numbers();
@@ -193,10 +193,10 @@ fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
 
 #[test]
 fn a_lost_tail_is_probed_and_costs_a_window() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(9, &[]);
     // Packets 9 and 10 are lost. Two round trips and 2 ms: the probe repeats the last.
-    let srtt = host.tcp.rtt.srtt_ns;
+    let srtt = host.tcp.rtt.srtt;
     let probe = host.on_the_wheel(2 * srtt + 2 * MS);
     assert_eq!(host.fire(), probe);
     assert_eq!(host.numbers(), [10]);
@@ -213,17 +213,17 @@ fn a_lost_tail_is_probed_and_costs_a_window() {
 
 #[test]
 fn one_packet_in_flight_is_probed_later_for_its_ack_may_be_delayed() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(10, &[]);
     let tcp = &host.tcp;
-    let (want, rto) = (2 * tcp.rtt.srtt_ns + 200 * MS, tcp.rtt.rto_ns);
+    let (want, rto) = (2 * tcp.rtt.srtt + 200 * MS, tcp.rtt.rto);
     let probe = host.on_the_wheel(want.min(rto));
     assert_eq!(host.fire(), probe);
 }
 
 #[test]
 fn with_data_to_send_the_probe_is_new() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
     assert_eq!(host.numbers(), [11]);
     // One probe in an episode: what follows is the timeout, with everything lost but one packet.
@@ -234,11 +234,11 @@ fn with_data_to_send_the_probe_is_new() {
 
 #[test]
 fn after_a_timeout_slow_start_sends_what_is_lost() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
-    let rto = host.tcp.rtt.rto_ns;
+    let rto = host.tcp.rtt.rto;
     host.fire();
-    assert_eq!(host.tcp.rtt.rto_ns, 2 * rto);
+    assert_eq!(host.tcp.rtt.rto, 2 * rto);
     host.numbers();
     host.now += RTT;
     // F-RTO tries new packets; their arrival behind a hole says that the loss was real.
@@ -255,7 +255,7 @@ fn after_a_timeout_slow_start_sends_what_is_lost() {
 
 #[test]
 fn a_timeout_that_was_too_early_is_undone() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.fire();
     host.fire();
     host.numbers();
@@ -271,7 +271,7 @@ fn a_timeout_that_was_too_early_is_undone() {
 #[test]
 fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
     for (after_ms, state, pkts) in [(20, CaState::Open, 11), (61, CaState::Loss, 2)] {
-        let mut host: Host = Host::connected();
+        let mut host: TestHost = TestHost::connected();
         // The probe, then the timeout, which sends the first packet again.
         host.fire();
         host.fire();
@@ -284,7 +284,7 @@ fn an_answer_that_comes_too_soon_to_be_the_copy_s_undoes_the_timeout() {
 
 #[test]
 fn a_mark_reduces_once_and_is_answered_with_cwr() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.echo(3, &[], true);
     assert_eq!((host.tcp.state, host.window().1), (CaState::Cwr, 5));
@@ -305,7 +305,7 @@ fn a_mark_reduces_once_and_is_answered_with_cwr() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    let mut host: Host = Host::with_the_last_packets_out();
+    let mut host: TestHost = TestHost::with_the_last_packets_out();
     for next in [3, 5, 7] {
         host.ack(next, &[]);
     }
@@ -313,7 +313,7 @@ fn a_window_that_is_not_used_does_not_grow() {
     let (cwnd, _) = host.window();
     assert_eq!(cwnd, 16);
     // The application comes back with little.
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.tcp.connection.limit = 14;
     host.ack(11, &[]);
@@ -325,7 +325,7 @@ fn a_window_that_is_not_used_does_not_grow() {
 
 #[test]
 fn lost_syns_are_sent_again_every_second() {
-    let mut host: Host = Host::closed(config());
+    let mut host: TestHost = TestHost::closed(config());
     host.open();
     let waits: Vec<u64> = (0..7).map(|_| host.fire() / (1000 * MS)).collect();
     assert_eq!(waits, [1, 1, 1, 1, 1, 2, 4]);
@@ -342,7 +342,7 @@ fn a_lost_syn_takes_ecn_with_it() {
             ect: Ecn::Ect0,
             ..config()
         };
-        let mut host: Host = Host::closed(config);
+        let mut host: TestHost = TestHost::closed(config);
         host.open();
         for _ in 0..timeouts {
             host.fire();
@@ -358,7 +358,7 @@ fn a_lost_syn_takes_ecn_with_it() {
 #[test]
 fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
     for (quick, last) in [(16, 56), (0, 1001)] {
-        let mut host: Host = Host::connected();
+        let mut host: TestHost = TestHost::connected();
         host.config.acks.quick = quick;
         host.tcp.receive_window = ReceiveWindow::new(&host.config);
         host.tcp.receive_window.offer(1);
@@ -373,11 +373,11 @@ fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
     }
 }
 
-fn delivery(seq: u32, sent_ns: u64, ever_retransmitted: bool) -> Delivery {
+fn delivery(seq: u32, sent_at: Time, ever_retransmitted: bool) -> Delivery {
     Delivery {
         seq,
         sent: SentPacket {
-            sent_ns,
+            sent_at,
             sacked: false,
             lost: false,
             retransmitted: ever_retransmitted,
@@ -392,34 +392,40 @@ fn delivery(seq: u32, sent_ns: u64, ever_retransmitted: bool) -> Delivery {
 fn rack_takes_packets_in_the_order_in_which_they_were_sent() {
     let mut scoreboard = Scoreboard::default();
     for i in 0..4 {
-        scoreboard.push(i * MS);
+        scoreboard.push(at(i * MS));
     }
     let mut rack = Rack::default();
-    rack.advance(&delivery(2, 2 * MS, false), RTT + 2 * MS, RTT);
+    rack.advance(&delivery(2, at(2 * MS), false), at(RTT + 2 * MS), RTT);
     // 0 and 1 were sent before 2, but within the window of 1.5 ms 1 is not yet lost.
-    let now = RTT + 2 * MS;
+    let now = at(RTT + 2 * MS);
     let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now);
-    assert_eq!((losses.lost_pkts, losses.wait_ns), (1, MS / 2));
+    assert_eq!((losses.lost_pkts, losses.wait), (1, MS / 2));
     assert_eq!(
         (scoreboard.next_to_retransmit(), scoreboard.lost_out()),
         (Some(0), 1)
     );
     let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now + MS / 2);
-    assert_eq!((losses.lost_pkts, losses.wait_ns), (1, 0));
+    assert_eq!((losses.lost_pkts, losses.wait), (1, Span::ZERO));
     // Sent again, 0 is later than all: nothing says that its copy is lost.
     scoreboard.mark_retransmitted(0, now, false);
-    assert_eq!(rack.detect(&mut scoreboard, 0, now + 2 * RTT).lost_pkts, 0);
+    assert_eq!(
+        rack.detect(&mut scoreboard, Span::ZERO, now + 2 * RTT)
+            .lost_pkts,
+        0
+    );
     // So fast an answer is to the first copy.
     rack.advance(&delivery(0, now, true), now + RTT / 2, RTT);
-    assert_eq!(rack.rtt_ns, RTT);
+    assert_eq!(rack.rtt, RTT);
 }
 
 #[test]
 fn reordering_makes_rack_wait() {
     let mut rack = Rack::default();
-    let window = |rack: &Rack, recovering, sacked| rack.window_ns(recovering, sacked, RTT, 2 * RTT);
+    let window =
+        |rack: &Rack, recovering, sacked| rack.reordering_window(recovering, sacked, RTT, 2 * RTT);
     assert_eq!(window(&rack, false, 2), RTT / 4);
-    assert_eq!((window(&rack, false, 3), window(&rack, true, 1)), (0, 0));
+    let windows = (window(&rack, false, 3), window(&rack, true, 1));
+    assert_eq!(windows, (Span::ZERO, Span::ZERO));
     rack.on_reordering(5);
     assert_eq!(
         (window(&rack, false, 3), window(&rack, true, 9)),
@@ -471,18 +477,18 @@ fn the_timeout_has_a_floor_on_its_deviation() {
     for i in 0..50 {
         rtt.update(RTT, i, i + 1, 200 * MS);
     }
-    assert_eq!((rtt.srtt_ns, rtt.rto_ns), (RTT, RTT + 200 * MS));
+    assert_eq!((rtt.srtt, rtt.rto), (RTT, RTT + 200 * MS));
     rtt.update(460 * MS, 60, 61, 200 * MS);
     // The deviation counts four times, at a quarter's weight.
     let want = RTT + 50 * MS + 400 * MS;
-    assert!(rtt.rto_ns.abs_diff(want) < 1000, "{}", rtt.rto_ns);
+    assert!(rtt.rto.abs_diff(want) < Span::from_micros(1), "{}", rtt.rto);
 }
 
 #[test]
 fn blocks_join_and_report_each_packet_once() {
     let mut scoreboard = Scoreboard::default();
     for _ in 0..12 {
-        scoreboard.push(0);
+        scoreboard.push(Time::ZERO);
     }
     let mut newly_reported = |blocks: &[(u32, u32)]| {
         let mut seen = Vec::new();
@@ -505,7 +511,7 @@ fn blocks_join_and_report_each_packet_once() {
 
 #[test]
 fn a_paced_window_leaves_in_segments_over_the_round_trip() {
-    let mut host: Host = Host::connected();
+    let mut host: TestHost = TestHost::connected();
     host.config.pacing = true;
     host.now += RTT;
     // In slow start the window is 20 packets, which leave in half a round trip.
@@ -516,17 +522,17 @@ fn a_paced_window_leaves_in_segments_over_the_round_trip() {
     let mut sent = segment_pkts;
     while sent < 20 {
         let before = host.now;
-        host.now = host.tcp.connection.pacer.next_ns();
+        host.now = host.tcp.connection.pacer.next_at();
         host.step(|tcp, step| tcp.on_pace(step));
         gaps.push(host.now - before);
         sent += host.numbers().len() as u64;
     }
     assert_eq!(sent, 20);
     // The smoothed round trip is still the first one's: twice 20 packets in 60 ms.
-    let gap_ns = segment_pkts * RTT / 40;
+    let gap = segment_pkts * RTT / 40;
     // What was not sent in the first round trip is made up for by half a gap.
-    assert_eq!(gaps[0], gap_ns / 2);
-    assert_eq!(gaps[1..], [gap_ns; 8]);
+    assert_eq!(gaps[0], gap / 2);
+    assert_eq!(gaps[1..], [gap; 8]);
     // The window is used up: nothing waits for the pacer.
     host.now += RTT / 40;
     host.step(|tcp, step| {
@@ -568,25 +574,22 @@ impl CongestionControl for Listening {
 
 #[test]
 fn a_window_that_asks_is_told_how_fast_packets_arrive() {
-    let mut host = Host::<Listening>::connected();
+    let mut host = TestHost::<Listening>::connected();
     // The SYN tells nothing.
     assert_eq!(host.tcp.congestion.rates, []);
-    let sample = |host: &Host<Listening>| *host.tcp.congestion.rates.last().unwrap();
-    let rate = |host: &Host<Listening>| sample(host).rate.unwrap();
+    let sample = |host: &TestHost<Listening>| *host.tcp.congestion.rates.last().unwrap();
+    let rate = |host: &TestHost<Listening>| sample(host).rate.unwrap();
     host.now += RTT;
     host.ack(3, &[(4, 5)]);
-    assert_eq!((rate(&host).pkts, rate(&host).interval_ns), (3, RTT));
+    assert_eq!((rate(&host).pkts, rate(&host).interval), (3, RTT));
     let first = sample(&host);
     assert_eq!((first.acked_pkts, first.lost_pkts), (3, 0));
-    assert_eq!((first.prior_in_flight_pkts, first.rtt_ns), (10, Some(RTT)));
+    assert_eq!((first.prior_in_flight_pkts, first.rtt), (10, Some(RTT)));
     assert_eq!((first.in_flight_pkts, first.delivered_pkts), (7, 4));
     // 4 ms later 6 more, and packet 3 is lost.
     host.now += 4 * MS;
     host.ack(3, &[(4, 11)]);
-    assert_eq!(
-        (rate(&host).pkts, rate(&host).interval_ns),
-        (9, RTT + 4 * MS)
-    );
+    assert_eq!((rate(&host).pkts, rate(&host).interval), (9, RTT + 4 * MS));
     assert!(!rate(&host).app_limited);
     assert_eq!(
         (rate(&host).in_flight_then_pkts, rate(&host).lost_since_pkts),
@@ -613,16 +616,22 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
 #[test]
 fn a_copy_tells_the_round_trip_in_the_ticks_of_its_timestamp() {
     // The copy is sent at 120.7 ms.
-    let rtt_of_answer_after = |after_ns: u64| {
-        let mut host = Host::<Listening>::connected();
-        host.now += RTT + 700_000;
+    let rtt_of_answer_after = |delay: Span| {
+        let mut host = TestHost::<Listening>::connected();
+        host.now += RTT + Span::from_micros(700);
         host.ack(1, &[(2, 11)]);
-        host.now += after_ns;
+        host.now += delay;
         host.ack(11, &[]);
-        host.tcp.congestion.rates.last().unwrap().rtt_ns
+        host.tcp.congestion.rates.last().unwrap().rtt
     };
-    assert_eq!(rtt_of_answer_after(RTT + 200_000), Some(RTT));
-    assert_eq!(rtt_of_answer_after(RTT + 300_000), Some(RTT + MS));
+    assert_eq!(rtt_of_answer_after(RTT + Span::from_micros(200)), Some(RTT));
+    assert_eq!(
+        rtt_of_answer_after(RTT + Span::from_micros(300)),
+        Some(RTT + MS)
+    );
     // Within a tick it is one all the same.
-    assert_eq!(rtt::by_stamp_ns(5 * MS, 5 * MS + 900_000), MS);
+    assert_eq!(
+        rtt::stamped_rtt(at(5 * MS), at(5 * MS + Span::from_micros(900))),
+        MS
+    );
 }

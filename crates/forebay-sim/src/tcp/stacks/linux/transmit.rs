@@ -2,23 +2,24 @@
 
 use forebay_aqm::Ecn;
 use forebay_units::cast::whole_u64;
+use forebay_units::{Span, Time};
 
 use super::prr::Progress;
 use super::rack::DetectedLosses;
-use super::rtt::INITIAL_RTO_NS;
+use super::rtt::INITIAL_RTO;
 use super::timer_wheel;
 use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
-use crate::tcp::connection::{Config, Segment, Step, NEVER};
+use crate::tcp::connection::{Config, SenderStep, TcpSegment};
 
 /// Least time to wait for a probe or for a late packet.
-const LEAST_WAIT_NS: u64 = 2_000_000;
+const LEAST_WAIT: Span = Span::from_millis(2);
 /// The first timeouts of a SYN come at an even pace (`tcp_syn_linear_timeouts`).
 const EVEN_SYN_TIMEOUTS: u32 = 4;
 /// A segment is kept back only so soon after the last one.
-const DEFER_NS: u64 = 1_000_000;
+const DEFER: Span = Span::from_millis(1);
 /// And only if the next ACK is this near, as the smoothed round trip says.
-const SOON_NS: u64 = 1_000_000;
+const SOON: Span = Span::from_millis(1);
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: u64 = 65_536;
 /// Part of the window that need not wait, as 1/n (`tcp_tso_win_divisor`).
@@ -32,11 +33,11 @@ impl<C: CongestionControl> Linux<C> {
             .cwnd_pkts()
             .max(self.scoreboard.packets_out());
         self.congestion
-            .bytes_per_s(pkts, self.rtt.srtt_ns, config.payload_bytes)
+            .bytes_per_s(pkts, self.rtt.srtt, config.payload_bytes)
     }
 
     /// A segment of this many packets has left.
-    fn pace(&mut self, pkts: u32, last: u32, step: &Step) {
+    fn pace(&mut self, pkts: u32, last: u32, step: &SenderStep) {
         if step.config.pacing {
             let bytes_per_s = self.bytes_per_s(step.config);
             let bytes = pkts * u32::from(step.config.payload_bytes);
@@ -45,13 +46,13 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    pub(super) fn detect(&mut self, now: u64) -> DetectedLosses {
+    pub(super) fn detect(&mut self, now: Time) -> DetectedLosses {
         let recovering = self.state >= CaState::Recovery;
         let (rtt, sacked_pkts) = (&self.rtt, self.scoreboard.sacked_out());
-        let window_ns = self
+        let window = self
             .rack
-            .window_ns(recovering, sacked_pkts, rtt.min_ns, rtt.srtt_ns);
-        self.rack.detect(&mut self.scoreboard, window_ns, now)
+            .reordering_window(recovering, sacked_pkts, rtt.min_rtt, rtt.srtt);
+        self.rack.detect(&mut self.scoreboard, window, now)
     }
 
     /// The timeout was too early: back to the window before it.
@@ -81,7 +82,7 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Sends new packets as far as the window lets it; whether it sent any.
     #[inline(always)]
-    pub(super) fn send_new(&mut self, step: &mut Step) -> bool {
+    pub(super) fn send_new(&mut self, step: &mut SenderStep) -> bool {
         if self.connection.next >= self.connection.limit {
             self.check_app_limited();
             return false;
@@ -150,7 +151,7 @@ impl<C: CongestionControl> Linux<C> {
     /// more where the round trip is short (`tcp_tso_autosize`). Where not even the least segment has
     /// room, that one is the answer.
     #[inline(always)]
-    fn segment_pkts(&self, quota: u32, step: &Step) -> u32 {
+    fn segment_pkts(&self, quota: u32, step: &SenderStep) -> u32 {
         if !step.config.gso {
             return 1;
         }
@@ -159,7 +160,7 @@ impl<C: CongestionControl> Linux<C> {
             return least;
         }
         let mut bytes = whole_u64(self.bytes_per_s(step.config)) / 1024;
-        let halvings = self.rtt.min_ns / 1000 / 512;
+        let halvings = self.rtt.min_rtt.as_micros() / 512;
         if halvings < 32 {
             bytes += LARGEST_SEGMENT_BYTES >> halvings;
         }
@@ -172,18 +173,18 @@ impl<C: CongestionControl> Linux<C> {
     /// (`tcp_tso_should_defer`): not in recovery, only right behind another segment, and only if
     /// that ACK is near or overdue.
     #[inline(always)]
-    fn defers_segment(&self, quota: u32, step: &Step) -> bool {
+    fn defers_segment(&self, quota: u32, step: &SenderStep) -> bool {
         let now = step.now;
         if self.state >= CaState::Recovery
-            || now > self.last_sent_ns + DEFER_NS
+            || now > self.last_sent_at + DEFER
             || self.connection.limit - self.connection.next <= quota
             || quota >= self.congestion.cwnd_pkts() / WINDOW_PARTS
         {
             return false;
         }
-        let soon_ns = now + SOON_NS.min(self.rtt.srtt_ns / 2);
+        let soon = now + SOON.min(self.rtt.srtt / 2);
         let head = self.scoreboard.head();
-        head.is_some_and(|head| head.sent_ns + self.rtt.srtt_ns <= soon_ns)
+        head.is_some_and(|head| head.sent_at + self.rtt.srtt <= soon)
     }
 
     /// Notes whether the window was in the way, or how much of it was used in this round trip
@@ -203,7 +204,7 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Tells the window, and the sampler of rates, of a packet that is about to leave.
     #[inline(always)]
-    fn record_sent(&mut self, seq: u32, now: u64) {
+    fn record_sent(&mut self, seq: u32, now: Time) {
         let in_flight = self.scoreboard.in_flight();
         let mut app_limited = false;
         if let (true, Some(rates)) = (C::RATE_SAMPLES, &mut self.rates) {
@@ -216,14 +217,14 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Sends the next new packet; the timer is the caller's.
     #[inline(always)]
-    fn transmit(&mut self, step: &mut Step) {
+    fn transmit(&mut self, step: &mut SenderStep) {
         let now = step.now;
         self.record_sent(self.connection.next, now);
         self.scoreboard.push(now);
-        self.last_sent_ns = now;
+        self.last_sent_at = now;
         let seq = self.connection.next;
         let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
-        step.out.push(Segment {
+        step.out.push(TcpSegment {
             push,
             bare: false,
             seq: self.connection.next,
@@ -240,8 +241,8 @@ impl<C: CongestionControl> Linux<C> {
     /// Ends the handshake with an ACK of its own: the application writes once it hears of the
     /// connection (`tcp_rcv_synsent_state_process`). ECN-capable as little as any ACK, but where the
     /// socket's packets all are.
-    pub(super) fn acknowledge_syn(&mut self, step: &mut Step) {
-        step.out.push(Segment {
+    pub(super) fn acknowledge_syn(&mut self, step: &mut SenderStep) {
+        step.out.push(TcpSegment {
             push: false,
             bare: true,
             seq: self.connection.next,
@@ -254,12 +255,12 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Sends a packet again, as a rule as one that is not ECN-capable (RFC 3168 section 6.1.5).
-    fn retransmit(&mut self, seq: u32, probe: bool, step: &mut Step) {
+    fn retransmit(&mut self, seq: u32, probe: bool, step: &mut SenderStep) {
         let now = step.now;
         self.record_sent(seq, now);
         self.scoreboard.mark_retransmitted(seq, now, probe);
-        self.last_sent_ns = now;
-        step.out.push(Segment {
+        self.last_sent_at = now;
+        step.out.push(TcpSegment {
             // It fills a gap, and is acknowledged at once anyway.
             push: false,
             bare: false,
@@ -275,7 +276,7 @@ impl<C: CongestionControl> Linux<C> {
         self.pace(1, seq, step);
     }
 
-    pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut Step) {
+    pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut SenderStep) {
         match retransmit {
             Retransmit::Nothing => {}
             Retransmit::Lost => self.retransmit_lost(step),
@@ -290,7 +291,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// Sends lost packets again as far as the window lets it.
-    pub(super) fn retransmit_lost(&mut self, step: &mut Step) {
+    pub(super) fn retransmit_lost(&mut self, step: &mut SenderStep) {
         let mut rearm = false;
         while self.scoreboard.in_flight() < self.congestion.cwnd_pkts() {
             let Some(seq) = self.scoreboard.next_to_retransmit() else {
@@ -306,73 +307,73 @@ impl<C: CongestionControl> Linux<C> {
             rearm |= seq == self.connection.una && self.timer != Timer::Reordering;
         }
         if rearm {
-            self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+            self.start_timer(Timer::Retransmit, self.rtt.rto, step);
         }
     }
 
-    fn start_timer(&mut self, timer: Timer, after_ns: u64, step: &Step) {
+    fn start_timer(&mut self, timer: Timer, timeout: Span, step: &SenderStep) {
         self.timer = timer;
-        self.connection.timer_due = timer_wheel::expiry_ns(step.now, after_ns);
+        self.connection.timer_due = timer_wheel::expiry(step.now, timeout);
     }
 
     /// The probe's timer if there is to be one, else the timeout's.
-    pub(super) fn set_timer(&mut self, step: &mut Step) {
+    pub(super) fn set_timer(&mut self, step: &mut SenderStep) {
         if !self.schedule_tail_loss_probe(true, step) {
             self.rearm_timeout(step);
         }
     }
 
     /// The timeout counts from now, or from when the head was sent where another timer ran.
-    pub(super) fn rearm_timeout(&mut self, step: &mut Step) {
+    pub(super) fn rearm_timeout(&mut self, step: &mut SenderStep) {
         let Some(head) = self.scoreboard.head() else {
             self.timer = Timer::None;
-            self.connection.timer_due = NEVER;
+            self.connection.timer_due = Time::NEVER;
             return;
         };
-        let rto_ns = self.rtt.rto_ns;
-        let after_ns = match self.timer {
+        let rto = self.rtt.rto;
+        let timeout = match self.timer {
             Timer::Probe | Timer::Reordering => {
-                (head.sent_ns + rto_ns).saturating_sub(step.now).max(1000)
+                (head.sent_at + rto - step.now).max(Span::from_micros(1))
             }
-            Timer::None | Timer::Retransmit => rto_ns,
+            Timer::None | Timer::Retransmit => rto,
         };
-        self.start_timer(Timer::Retransmit, after_ns, step);
+        self.start_timer(Timer::Retransmit, timeout, step);
     }
 
-    pub(super) fn start_reordering_timer(&mut self, wait_ns: u64, step: &Step) {
-        let after_ns = (wait_ns + LEAST_WAIT_NS).min(self.rtt.rto_ns);
-        self.start_timer(Timer::Reordering, after_ns, step);
+    pub(super) fn start_reordering_timer(&mut self, wait: Span, step: &SenderStep) {
+        let timeout = (wait + LEAST_WAIT).min(self.rtt.rto);
+        self.start_timer(Timer::Reordering, timeout, step);
     }
 
     /// Sets the timer of a tail loss probe (RFC 8985 section 7.2), if the state allows one;
     /// `advancing` says that the timeout starts anew.
     #[inline(always)]
-    fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &Step) -> bool {
+    fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &SenderStep) -> bool {
         let Some(head) = self.scoreboard.head() else {
             return false;
         };
         if !matches!(self.state, CaState::Open | CaState::Cwr) || self.connection.una == 0 {
             return false;
         }
-        let mut after_ns = match self.rtt.srtt_ns {
-            0 => INITIAL_RTO_NS,
+        let mut timeout = match self.rtt.srtt {
+            Span::ZERO => INITIAL_RTO,
             // One packet's ACK may be delayed.
-            srtt_ns if self.scoreboard.packets_out() == 1 => 2 * srtt_ns + step.config.min_rto_ns,
-            srtt_ns => 2 * srtt_ns + LEAST_WAIT_NS,
+            srtt if self.scoreboard.packets_out() == 1 => 2 * srtt + step.config.min_rto,
+            srtt => 2 * srtt + LEAST_WAIT,
         };
-        let timeout_ns = match advancing {
-            true => self.rtt.rto_ns,
-            false => (head.sent_ns + self.rtt.rto_ns).saturating_sub(step.now),
+        let rto_left = match advancing {
+            true => self.rtt.rto,
+            false => head.sent_at + self.rtt.rto - step.now,
         };
-        if timeout_ns > 0 {
-            after_ns = after_ns.min(timeout_ns);
+        if !rto_left.is_zero() {
+            timeout = timeout.min(rto_left);
         }
-        self.start_timer(Timer::Probe, after_ns, step);
+        self.start_timer(Timer::Probe, timeout, step);
         true
     }
 
     /// What is late has been given its time (`tcp_rack_reo_timeout`).
-    pub(super) fn on_reordering_timer(&mut self, step: &mut Step) {
+    pub(super) fn on_reordering_timer(&mut self, step: &mut SenderStep) {
         let losses = self.detect(step.now);
         if losses.lost_pkts > 0 {
             if self.state != CaState::Recovery {
@@ -391,7 +392,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// A tail loss probe: a new packet, or the last one again (RFC 8985 section 7.3).
-    pub(super) fn send_tail_loss_probe(&mut self, step: &mut Step) {
+    pub(super) fn send_tail_loss_probe(&mut self, step: &mut SenderStep) {
         if self.probe.is_none() && self.scoreboard.packets_out() > 0 {
             let new = self.has_new_data();
             if new {
@@ -410,7 +411,7 @@ impl<C: CongestionControl> Linux<C> {
     }
 
     /// The retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
-    pub(super) fn on_retransmission_timeout(&mut self, step: &mut Step) {
+    pub(super) fn on_retransmission_timeout(&mut self, step: &mut SenderStep) {
         let now = step.now;
         if self.scoreboard.packets_out() == 0 {
             return self.rearm_timeout(step);
@@ -423,13 +424,16 @@ impl<C: CongestionControl> Linux<C> {
             if self.syn_timeouts > EVEN_SYN_TIMEOUTS {
                 self.rtt.back_off();
             }
-            return self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+            return self.start_timer(Timer::Retransmit, self.rtt.rto, step);
         }
         let (una, next) = (self.connection.una, self.connection.next);
         let fresh = self.state < CaState::Recovery;
         for seq in una..next {
-            let sent_ns = self.scoreboard.get(seq).map_or(0, |sent| sent.sent_ns);
-            if seq == una || !self.rack.is_recent(sent_ns, now) {
+            let sent_at = self
+                .scoreboard
+                .get(seq)
+                .map_or(Time::ZERO, |sent| sent.sent_at);
+            if seq == una || !self.rack.is_recent(sent_at, now) {
                 self.scoreboard.mark_lost(seq);
             }
         }
@@ -464,6 +468,6 @@ impl<C: CongestionControl> Linux<C> {
         self.timeouts += 1;
         self.retransmit(una, false, step);
         self.rtt.back_off();
-        self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+        self.start_timer(Timer::Retransmit, self.rtt.rto, step);
     }
 }

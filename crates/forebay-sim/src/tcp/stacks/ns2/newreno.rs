@@ -3,7 +3,7 @@
 use super::reno::fast_retransmit;
 use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::CongestionControl;
-use crate::tcp::connection::{Ack, Step};
+use crate::tcp::connection::{Ack, SenderStep};
 
 /// New packets per ACK during recovery, as in ns-2.
 const RECOVERY_BURST: u32 = 2;
@@ -16,7 +16,12 @@ pub struct NewReno {
 
 impl LossRecovery for NewReno {
     #[inline(always)]
-    fn on_ack<C: CongestionControl>(&mut self, agent: &mut Agent<C>, ack: &Ack, step: &mut Step) {
+    fn on_ack<C: CongestionControl>(
+        &mut self,
+        agent: &mut Agent<C>,
+        ack: &Ack,
+        step: &mut SenderStep,
+    ) {
         if ack.next > agent.connection.una {
             let recovering = agent.action == WindowAction::FastRetransmit;
             if recovering && ack.next < agent.recover {
@@ -60,7 +65,7 @@ impl NewReno {
         &mut self,
         agent: &mut Agent<C>,
         ack: &Ack,
-        step: &mut Step,
+        step: &mut SenderStep,
     ) {
         let acked = ack.next - agent.connection.una;
         let mut cwnd = agent.congestion.cwnd();

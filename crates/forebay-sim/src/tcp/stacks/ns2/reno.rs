@@ -2,14 +2,19 @@
 
 use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::{CongestionControl, Indication};
-use crate::tcp::connection::{Ack, Step};
+use crate::tcp::connection::{Ack, SenderStep};
 
 #[derive(Clone, Debug, Default)]
 pub struct Reno;
 
 impl LossRecovery for Reno {
     #[inline(always)]
-    fn on_ack<C: CongestionControl>(&mut self, agent: &mut Agent<C>, ack: &Ack, step: &mut Step) {
+    fn on_ack<C: CongestionControl>(
+        &mut self,
+        agent: &mut Agent<C>,
+        ack: &Ack,
+        step: &mut SenderStep,
+    ) {
         if ack.next > agent.connection.una {
             if agent.action == WindowAction::FastRetransmit {
                 agent.action = WindowAction::Recovered;
@@ -38,7 +43,11 @@ impl LossRecovery for Reno {
 /// Third duplicate ACK: resend and halve, unless the loss belongs to a window that was
 /// already answered for (RFC 6582 section 3.2) and `again` is false.
 #[inline(never)]
-pub fn fast_retransmit<C: CongestionControl>(agent: &mut Agent<C>, step: &mut Step, again: bool) {
+pub fn fast_retransmit<C: CongestionControl>(
+    agent: &mut Agent<C>,
+    step: &mut SenderStep,
+    again: bool,
+) {
     let una = agent.connection.una;
     // A loss right after the SYN has no earlier window.
     let first_window = una == 1;

@@ -2,12 +2,13 @@
 //! ticks of ns-2 and BSD.
 
 use forebay_units::cast::whole_u32;
+use forebay_units::{Span, Time};
 
 /// Grain of the round-trip clock.
-const TICK_NS: u64 = 10_000_000;
+const TICK: Span = Span::from_millis(10);
 /// Timeout before the first measurement, as in ns-2.35 (RFC 2988 section 2.1).
-const INITIAL_RTO_NS: u64 = 3_000_000_000;
-const MAX_RTO_NS: u64 = 60_000_000_000;
+const INITIAL_RTO: Span = Span::from_secs(3);
+const MAX_RTO: Span = Span::from_secs(60);
 
 /// Smoothed round-trip time and its deviation, as integers in ticks: srtt has 3 bits after the
 /// binary point, rttvar has 2.
@@ -16,10 +17,11 @@ pub struct RtoEstimator {
     srtt: i32,
     rttvar: i32,
     /// srtt + 4·rttvar, before floor and backoff.
-    base_ns: u64,
+    base: Span,
     backoff: u32,
-    /// Phase of this host's clock; a measurement counts ticks, so the phase decides the rounding.
-    phase_ns: u32,
+    /// Phase of this host's clock in ns, in a word that keeps the sender's state within two cache
+    /// lines. A measurement counts ticks, so the phase decides the rounding.
+    phase_nanos: u32,
 }
 
 impl RtoEstimator {
@@ -29,16 +31,16 @@ impl RtoEstimator {
             srtt: 0,
             // ns-2's rttvar_init_ of 12 s matters only until the first measurement.
             rttvar: 0,
-            base_ns: INITIAL_RTO_NS,
+            base: INITIAL_RTO,
             backoff: 1,
-            phase_ns: whole_u32(phase * TICK_NS as f64),
+            phase_nanos: whole_u32(phase * TICK.as_nanos() as f64),
         }
     }
 
     /// Takes the round trip of a packet sent once (Karn's rule is the caller's).
-    pub fn update(&mut self, sent_ns: u64, now_ns: u64) {
-        let into_tick = (sent_ns + u64::from(self.phase_ns)) % TICK_NS;
-        let ticks = ((now_ns - sent_ns + into_tick) / TICK_NS).max(1);
+    pub fn update(&mut self, sent_at: Time, now: Time) {
+        let into_tick = (sent_at.as_nanos() + u64::from(self.phase_nanos)) % TICK.as_nanos();
+        let ticks = ((now - sent_at + Span::from_nanos(into_tick)) / TICK).max(1);
         let ticks = i32::try_from(ticks).expect("a round trip takes less than 200 days");
         if self.srtt == 0 {
             self.srtt = ticks << 3;
@@ -49,7 +51,7 @@ impl RtoEstimator {
             self.srtt = (self.srtt + delta).max(1);
             self.rttvar = (self.rttvar + delta.abs() - (self.rttvar >> 2)).max(1);
         }
-        self.base_ns = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK_NS;
+        self.base = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK;
     }
 
     /// Ends the backoff: new data was acknowledged that had been sent once.
@@ -58,8 +60,8 @@ impl RtoEstimator {
     }
 
     /// Doubles the timeout (RFC 6298 section 5.5).
-    pub fn back_off(&mut self, min_rto_ns: u64) {
-        if self.backoff < 64 || self.timeout_ns(min_rto_ns) < MAX_RTO_NS {
+    pub fn back_off(&mut self, min_rto: Span) {
+        if self.backoff < 64 || self.timeout(min_rto) < MAX_RTO {
             self.backoff = self.backoff.saturating_mul(2);
         }
         if self.backoff > 8 {
@@ -71,16 +73,14 @@ impl RtoEstimator {
 
     /// Smoothed round-trip time; zero before the first measurement.
     #[inline]
-    pub fn srtt_ns(&self) -> u64 {
-        (u64::from(self.srtt.cast_unsigned()) * TICK_NS) >> 3
+    pub fn srtt(&self) -> Span {
+        u64::from(self.srtt.cast_unsigned()) * TICK / 8
     }
 
     #[inline]
-    pub fn timeout_ns(&self, min_rto_ns: u64) -> u64 {
-        let floored = self.base_ns.max(min_rto_ns);
-        floored
-            .saturating_mul(u64::from(self.backoff))
-            .clamp(2 * TICK_NS, MAX_RTO_NS.max(min_rto_ns))
+    pub fn timeout(&self, min_rto: Span) -> Span {
+        let floored = self.base.max(min_rto);
+        (floored * u64::from(self.backoff)).clamp(2 * TICK, MAX_RTO.max(min_rto))
     }
 }
 
@@ -88,26 +88,31 @@ impl RtoEstimator {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::tcp::testing::MS;
+
+    /// Takes a round trip from the start.
+    fn measure(rto: &mut RtoEstimator, rtt: Span) {
+        rto.update(Time::ZERO, Time::ZERO + rtt);
+    }
 
     #[test]
     fn follows_rfc_6298_in_ticks() {
         let mut rto = RtoEstimator::new(0.0);
-        assert_eq!(rto.timeout_ns(200 * MS), 3_000 * MS);
+        assert_eq!(rto.timeout(200 * MS), 3_000 * MS);
         // First round trip of 100 ms: srtt 100, rttvar 50, timeout 300.
-        rto.update(0, 100 * MS);
-        assert_eq!(rto.timeout_ns(200 * MS), 300 * MS);
+        measure(&mut rto, 100 * MS);
+        assert_eq!(rto.timeout(200 * MS), 300 * MS);
         // The same again: rttvar 37.5 (in quarter ticks: 20 - 5 = 15), timeout 100 + 150.
-        rto.update(0, 100 * MS);
-        assert_eq!(rto.timeout_ns(200 * MS), 250 * MS);
-        assert_eq!(rto.timeout_ns(1_000 * MS), 1_000 * MS);
+        measure(&mut rto, 100 * MS);
+        assert_eq!(rto.timeout(200 * MS), 250 * MS);
+        assert_eq!(rto.timeout(1_000 * MS), 1_000 * MS);
     }
 
     #[test]
     fn the_phase_of_the_clock_decides_the_rounding() {
         let ticks = |phase: f64| {
             let mut rto = RtoEstimator::new(phase);
-            rto.update(0, 105 * MS);
+            measure(&mut rto, 105 * MS);
             rto.srtt >> 3
         };
         assert_eq!((ticks(0.0), ticks(0.6)), (10, 11));
@@ -116,17 +121,17 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_a_minute() {
         let mut rto = RtoEstimator::new(0.0);
-        rto.update(0, 100 * MS);
+        measure(&mut rto, 100 * MS);
         let mut seen = Vec::new();
         for _ in 0..9 {
             rto.back_off(200 * MS);
-            seen.push(rto.timeout_ns(200 * MS) / MS);
+            seen.push(rto.timeout(200 * MS) / MS);
         }
         assert_eq!(
             seen,
             [600, 1200, 2400, 4800, 9600, 19200, 38400, 60000, 60000]
         );
         rto.reset_backoff();
-        assert_eq!(rto.timeout_ns(200 * MS), 300 * MS);
+        assert_eq!(rto.timeout(200 * MS), 300 * MS);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::{CongestionControl, Indication};
-use crate::tcp::connection::{Ack, Step};
+use crate::tcp::connection::{Ack, SenderStep};
 
 /// What the sender knows of the data past the first hole.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,12 @@ impl Sack {
 }
 
 impl LossRecovery for Sack {
-    fn on_ack<C: CongestionControl>(&mut self, agent: &mut Agent<C>, ack: &Ack, step: &mut Step) {
+    fn on_ack<C: CongestionControl>(
+        &mut self,
+        agent: &mut Agent<C>,
+        ack: &Ack,
+        step: &mut SenderStep,
+    ) {
         if self.recovering {
             self.on_ack_in_recovery(agent, ack, step);
             self.send(agent, step);
@@ -107,7 +112,7 @@ impl LossRecovery for Sack {
         agent.connection.una = agent.connection.una.max(self.partial);
     }
 
-    fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut Step) {
+    fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut SenderStep) {
         loop {
             let config = step.config;
             let connection = &agent.connection;
@@ -156,7 +161,11 @@ impl LossRecovery for Sack {
 
 impl Sack {
     /// Third duplicate ACK.
-    fn enter_recovery<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut Step) {
+    fn enter_recovery<C: CongestionControl>(
+        &mut self,
+        agent: &mut Agent<C>,
+        step: &mut SenderStep,
+    ) {
         let una = agent.connection.una;
         let first_window = una == 1;
         let marked = step.config.ecn() && agent.action == WindowAction::Ecn;
@@ -184,7 +193,7 @@ impl Sack {
         &mut self,
         agent: &mut Agent<C>,
         ack: &Ack,
-        step: &mut Step,
+        step: &mut SenderStep,
     ) {
         self.pipe -= 1;
         if ack.next >= agent.recover {
@@ -214,9 +223,10 @@ mod tests {
     use super::*;
     use crate::tcp::congestion::Reno;
     use crate::tcp::connection::Config;
-    use crate::tcp::senders::Sender;
+    use crate::tcp::senders::TcpSender;
     use crate::tcp::testing::{self, ack};
     use forebay_aqm::Ecn;
+    use forebay_units::Time;
 
     #[test]
     fn holes_are_found_below_what_arrived() {
@@ -253,9 +263,9 @@ mod tests {
             sender.loss = recovering(pipe);
             sender.reset(&config, 0.0);
             let mut out = Vec::new();
-            let mut step = Step {
+            let mut step = SenderStep {
                 config: &config,
-                now: 0,
+                now: Time::ZERO,
                 out: &mut out,
                 held: false,
                 resent_pkts: 0,

@@ -1,4 +1,7 @@
-"""A design, for one link or for a range, as tables on a terminal."""
+"""A design, for one link or for a range, as tables on a terminal, as words and as files.
+
+`design_reasons.txt.j2` has the sentences of `paragraph`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from forebay._base import registries, words
-from forebay.control import pi_stabilising_set
+from forebay._base.publication import publish
+from forebay.control import margins, measured_law, pi_stabilising_set
 from forebay.control.ack_clocking import AckClockedEquilibrium
-from forebay.report import design_reasons as reasons
+from forebay.control.margins import ROBUST_PEAK
+from forebay.report import loops, templates
 from forebay.scenario import router
 from forebay.scenario.builder import Law
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebay._base.publication import Content
     from forebay.control.designed_law import Design
     from forebay.control.loop import Loop
     from forebay.control.margins import Margins
@@ -45,13 +51,13 @@ def _finite(value: float, form: str) -> str:
 
 
 def show(console: Console, result: Design, out: Path | None, written: Sequence[Path]) -> None:
-    """Prints a design, its reasons, its law and the commands that use it.
+    """Print a design, its reasons, its law and the commands that use it.
 
     out: the folder that `written` is in, if anything was written.
     """
     console.print(_table(result))
     console.print()
-    console.print(reasons.paragraph(result))
+    console.print(paragraph(result))
     console.print()
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
@@ -86,7 +92,7 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
 
 
 def _table(result: Design) -> Table:
-    """Gains, rest and margins, as published and beside it with sawtooth windows."""
+    """Return gains, equilibrium and margins, as published and with sawtooth windows."""
     title = f"{result.law} on {words.quantity(result.link.rate)}"
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("", style="bold")
@@ -101,7 +107,7 @@ def _table(result: Design) -> Table:
 
 
 def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
-    """Name, number, and that of the closer loop."""
+    """Yield rows of a name, a number, and the number of the closer loop."""
 
     def both(
         name: str, form: str, value: float, of: Callable[[Loop], float]
@@ -116,9 +122,9 @@ def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
     point, mixed, coupled = result.point, result.senders, result.classes
     if mixed is None:
         yield both("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
-    for each in mixed.classes if mixed else ():
-        name = f"{each.flows:g} of {each.tcp}, {1e3 * each.propagation_s:g} ms"
-        yield name, f"{each.window_pkts:.4g} packets in {1e3 * each.rtt_s:.4g} ms"
+    for group in mixed.classes if mixed else ():
+        name = f"{group.flows:g} of {group.tcp}, {1e3 * group.propagation_s:g} ms"
+        yield name, f"{group.window_pkts:.4g} packets in {1e3 * group.rtt_s:.4g} ms"
     yield both("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
     if coupled is not None:
         yield "p'", f"{coupled.root:.4g}"
@@ -155,38 +161,141 @@ def _show_law(console: Console, law: str, params: Sequence[tuple[str, str]]) -> 
         console.print(f"    {line}", markup=False)
 
 
-def show_range(console: Console, found: RangeDesign) -> None:
-    """Prints one set of gains for a range of links, corner by corner."""
-    shown = Table(title=f"{found.law} for every corner", title_justify="left", box=None)
+def show_range(console: Console, result: RangeDesign) -> None:
+    """Print one set of gains for a range of links, corner by corner."""
+    table = Table(title=f"{result.law} for every corner", title_justify="left", box=None)
     for title in ("rate", "RTT", "flows", "S", "settles in", "own K_i"):
-        shown.add_column(title, justify="right")
-    for one, loop, own in zip(found.corners, found.loops, found.own, strict=True):
-        shown.add_row(
-            one.place.rate,
-            one.place.rtt,
-            f"{one.place.flows:g}",
+        table.add_column(title, justify="right")
+    for corner, loop, own in zip(result.corners, result.loops, result.own, strict=True):
+        table.add_row(
+            corner.place.rate,
+            corner.place.rtt,
+            f"{corner.place.flows:g}",
             f"{loop.peak:.2f}",
             f"{loop.settling_s:.3g} s",
-            f"{own.k_i / found.gains.k_i:.3g} times",
+            f"{own.k_i / result.gains.k_i:.3g} times",
         )
-    console.print(shown)
-    for line in found.left_out:
+    console.print(table)
+    for line in result.left_out:
         console.print(f"left out: {line}", markup=False)
-    gains = found.gains
+    gains = result.gains
     console.print(
         f"\nK_p = {gains.k_p:.4g}, K_i = {gains.k_i:.4g}/s every {1e3 * gains.interval_s:.3g} ms: "
         "the largest K_i with |1/(1 + L)| at most 2 at every corner."
     )
-    if not found.suffices:
+    if not result.suffices:
         console.print(
             "One set of gains does not suffice: some corners alone could bear more than "
             f"{pi_stabilising_set.SLOW:g} times the integral. Gains by the load and the rate:"
         )
-        for one, own in zip(found.corners, found.own, strict=True):
+        for corner, own in zip(result.corners, result.own, strict=True):
+            place = corner.place
             console.print(
-                f"    {one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows: "
-                + " ".join(f"{name}={value}" for name, value in found.written(own)),
+                f"    {place.rate}, {place.rtt}, {place.flows:g} flows: "
+                + " ".join(f"{name}={value}" for name, value in result.written(own)),
                 markup=False,
             )
         console.print("A law that tunes itself follows them: `forebay laws` names those.")
-    _show_law(console, found.law, found.params)
+    _show_law(console, result.law, result.params)
+
+
+#: Fast retransmit needs three packets after the lost one.
+LEAST_WINDOW_PKTS = 4.0
+
+
+def paragraph(design: Design) -> str:
+    """Return one paragraph from the link to the margins, with what to change."""
+    link, loop = design.link, design.loop
+    stable = loop is not None and loop.stable
+    headroom = design.headroom
+    reach_is_known = stable and design.modelled_elsewhere
+    fewest, longest_s = _reach(design) if reach_is_known else (None, None)
+    (text,) = templates.paragraphs(
+        "design_reasons.txt.j2",
+        design=design,
+        link=link,
+        point=design.point,
+        classes=design.classes,
+        senders=design.senders,
+        small_windows=design.window_pkts < LEAST_WINDOW_PKTS,
+        misses_target=abs(design.held_pkts - link.target_pkts) > 0.01 * link.target_pkts,
+        loop=loop,
+        margins=design.margins,
+        usual=design.published,
+        fewest=fewest,
+        longest_s=longest_s,
+        cut=None if headroom is None or headroom.suffices else headroom,
+        slowed_by=design.model().slowed_by if design.modelled_elsewhere else None,
+        step=design.gain_step,
+        sawtooth=design.sawtooth,
+        robust_peak=ROBUST_PEAK,
+        infinite=math.inf,
+    )
+    return text
+
+
+def _reach(design: Design) -> tuple[float | None, float | None]:
+    """Return the fewest flows and the longest propagation at which these gains are stable.
+
+    None for a limit that no link reaches.
+    """
+    plant, link = design.among_flows(), design.link
+
+    def stable(flows: float, rtt_s: float) -> bool:
+        loop = plant.loop_at(flows, rtt_s)
+        return loop is not None and loop.stable
+
+    fewest = _edge(lambda factor: stable(link.flows * factor, link.rtt_s), 1e-3)
+    longest = _edge(lambda factor: stable(link.flows, link.rtt_s * factor), 1e3)
+    return fewest and link.flows * fewest, longest and link.rtt_s * longest
+
+
+def _edge(stable: Callable[[float], bool], far: float) -> float | None:
+    """Return the factor between 1 and `far` at which stability ends; None if it does not."""
+    good, step = 1.0, far ** (1 / 24)
+    while stable(good * step):
+        good *= step
+        if abs(math.log(good)) >= abs(math.log(far)) - 1e-9:
+            return None
+    log, width = math.log(good), math.log(step)
+    return math.exp(
+        margins.edge(lambda x: stable(math.exp(x)), log, log + width, 2**-12 * abs(width))
+    )
+
+
+#: Of a design for a range: the law and the pictures.
+LAW, PICTURES = "law.toml", ("gains", "bode", "nichols", "step")
+
+
+def write(result: Design, out: Path) -> list[Path]:
+    """Write a design for one link to `out`, and return its files.
+
+    A law written in Python is copied next to the scenario, which may load code only from its own
+    folder.
+    """
+    contents: dict[str, Content] = {"design.json": result.as_json()}
+    scenario = result.toml()
+    if measured_law.is_python(result.kind):
+        file, _, name = result.kind.rpartition(":")
+        contents[Path(file).name] = Path(file).read_bytes()
+        scenario = scenario.replace(result.kind, f"{Path(file).name}:{name}")
+    contents[f"{result.law}.toml"] = scenario
+    if result.loop is not None:
+        for kind in loops.FIGURES:
+            contents |= result.plot(kind).files(kind)
+    return publish(out, contents)
+
+
+def write_range(result: RangeDesign, out: Path) -> list[Path]:
+    """Write a design for a range of links to `out`, and return its files."""
+    every, title = [*result.loops, *result.inside], f"{result.law} over the range"
+    figures = (
+        loops.regions(result),
+        loops.bode_of_range(every, result.middle, title),
+        loops.nichols_of_range(every, result.middle, title),
+        loops.step_of_range(result.loops, result.middle, title),
+    )
+    contents: dict[str, Content] = {LAW: Law(result.law, result.params).text() + "\n"}
+    named = zip(PICTURES, figures, strict=True)
+    contents |= {f"{name}.png": figure.png() for name, figure in named}
+    return publish(out, contents)

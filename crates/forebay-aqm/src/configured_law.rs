@@ -1,0 +1,184 @@
+//! A law with its parameters: what builds it, and its optional capabilities.
+
+use std::sync::Arc;
+
+use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
+use forebay_linux_tc::LinuxQdisc;
+use forebay_theory::design::LinearLaw;
+use forebay_theory::equilibrium::{settle, Equilibrium, Flows};
+use forebay_theory::linear::{LoopFilter, OperatingPoint};
+use forebay_units::{Bytes, ParamError, ParamTable, Rate, SetPoint, Site, Span, Value};
+
+use crate::law::Law;
+
+/// A link with room for any set-point, on which a law has the properties that it has everywhere.
+pub(crate) const ROOMY: Site = Site {
+    rate: Rate::from_bps(1_000_000_000),
+    buffer_pkts: 2e9,
+    packet: Bytes(1000),
+};
+
+pub(crate) fn roomy_point() -> OperatingPoint {
+    OperatingPoint::of_flows(100.0, 0.1, ROOMY.rate.packets_per_sec(ROOMY.packet))
+}
+
+/// A law with a value for each of its parameters, from which laws are built at any queue.
+///
+/// Everything but [`build`](ConfiguredLaw::build) is optional: a law has a linear theory, a
+/// counterpart in Linux or a twin in the kernel if it returns one.
+pub trait ConfiguredLaw: ParamTable + Send + Sync {
+    /// Checks what the ranges of single parameters cannot state: relations between parameters, and
+    /// to the queue.
+    ///
+    /// # Errors
+    /// The key at fault.
+    fn check(&self, _site: &Site) -> Result<(), ParamError> {
+        Ok(())
+    }
+
+    /// Builds a law for one queue. `seed` is for random numbers of the law's own; its hooks are
+    /// passed a random stream besides.
+    ///
+    /// # Errors
+    /// Those of [`check`](ConfiguredLaw::check).
+    fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError>;
+
+    /// Returns where the law holds the queue; `None` if it has no set-point.
+    fn set_point(&self) -> Option<SetPoint> {
+        None
+    }
+
+    /// Returns the parameters that the law's authors would change on a link with this round trip,
+    /// queueing excluded. Only laws without a design rule have such advice.
+    fn fitted(&self, _rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+
+    /// Returns the law's linear model and design rule.
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        None
+    }
+
+    /// Returns the law as a qdisc of Linux.
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        None
+    }
+
+    /// Returns the law in fixed point, as the kernel runs it.
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        None
+    }
+}
+
+impl dyn ConfiguredLaw {
+    /// Returns the law near an operating point; `None` where it has no linear model, or no
+    /// equilibrium.
+    ///
+    /// # Errors
+    /// Those of [`check`](ConfiguredLaw::check).
+    pub fn linear(
+        &self,
+        point: &OperatingPoint,
+        site: &Site,
+    ) -> Result<Option<LoopFilter>, ParamError> {
+        self.check(site)?;
+        Ok(self.theory().and_then(|law| law.linear(point, site)))
+    }
+
+    /// Returns where flows settle under the law.
+    ///
+    /// # Errors
+    /// Those of [`check`](ConfiguredLaw::check).
+    pub fn settle(&self, flows: &dyn Flows, site: &Site) -> Result<Equilibrium, ParamError> {
+        self.check(site)?;
+        Ok(match self.theory() {
+            Some(law) => settle(law, flows, site),
+            None => Equilibrium::Unmodelled,
+        })
+    }
+
+    /// Returns true if the law integrates the distance to its set-point, by its linear model.
+    pub fn integrates(&self) -> bool {
+        // Where the law has an integral, it has it on every link: on one with room too.
+        let model = self.linear(&roomy_point(), &ROOMY);
+        matches!(model, Ok(Some(model)) if model.integrates())
+    }
+
+    /// Returns the law in fixed point; `None` if the kernel has no header for it.
+    ///
+    /// # Errors
+    /// Those of [`check`](ConfiguredLaw::check), a parameter that would saturate, or a link whose
+    /// rate fixed point does not cover.
+    pub fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        self.check(site)?;
+        let Some(law) = self.kernel() else {
+            return Ok(None);
+        };
+        let twin = law.twin(site)?;
+        fixed_point::fits(site)?;
+        Ok(Some(twin))
+    }
+}
+
+/// A law in several queues: packets meet the law unchanged, and the theory of one loop does not
+/// hold.
+pub(crate) struct SeveralLoops(pub Arc<dyn ConfiguredLaw>);
+
+impl ParamTable for SeveralLoops {
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        self.0.values()
+    }
+}
+
+impl ConfiguredLaw for SeveralLoops {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        self.0.check(site)
+    }
+
+    fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.0.build(site, seed)
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        self.0.set_point()
+    }
+
+    fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
+        self.0.fitted(rtt, site)
+    }
+
+    fn linux(&self) -> Option<&dyn LinuxQdisc> {
+        self.0.linux()
+    }
+}
+
+/// Refuses a set-point that the buffer cannot hold.
+///
+/// The laws that are qdiscs of Linux do not call it: Linux accepts a buffer shorter than their target,
+/// and the result of the run warns of it.
+///
+/// # Errors
+/// Where it exceeds the buffer; `key` is blamed.
+pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
+    let pkts = site.pkts(set_point);
+    if pkts <= site.buffer_pkts {
+        return Ok(());
+    }
+    let allowed = format!("at most {}", site.buffer_as(set_point));
+    Err(ParamError::new(key, format!("\"{set_point}\""), allowed))
+}
+
+/// Refuses a buffer that is not bounded in packets, for laws that divide by it.
+///
+/// # Errors
+/// Where the buffer is infinite; the set-point `key` is blamed.
+pub fn needs_packet_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
+    if site.buffer_pkts.is_finite() {
+        return Ok(());
+    }
+    Err(ParamError::new(
+        key,
+        format!("\"{set_point}\" under a buffer in bytes"),
+        "a buffer in packets, since the law relates its error to it",
+    ))
+}

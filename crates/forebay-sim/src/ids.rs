@@ -1,0 +1,87 @@
+//! Numbers of flows, pairs and stations, each of a type of its own.
+
+use crate::number::count;
+
+/// Number of a flow in the network, or of one of the connections that it has besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(u32);
+
+/// Number of a pair of a source and a sink with their access links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PairId(u32);
+
+/// Number of a station, where flows meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StationId(u8);
+
+impl FlowId {
+    /// Returns the number of the flow at this place of the network's list.
+    ///
+    /// # Panics
+    /// Past `u32::MAX`.
+    #[inline]
+    pub fn at(index: usize) -> FlowId {
+        FlowId(count(index))
+    }
+
+    /// Returns its place in the network's list.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the number as queues see it.
+    #[inline(always)]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the flow so many behind this one.
+    #[inline(always)]
+    pub const fn nth(self, flows: u32) -> FlowId {
+        FlowId(self.0 + flows)
+    }
+
+    /// Returns how many flows there are from `first` to this one, which is not before it.
+    #[inline(always)]
+    pub const fn offset_from(self, first: FlowId) -> u32 {
+        self.0 - first.0
+    }
+}
+
+impl PairId {
+    /// Returns the number of the pair at this place of the network's list.
+    ///
+    /// # Panics
+    /// Past `u32::MAX`.
+    pub fn at(index: usize) -> PairId {
+        PairId(count(index))
+    }
+
+    /// Returns its place in the network's list.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the pair so many behind this one.
+    pub const fn nth(self, pairs: u32) -> PairId {
+        PairId(self.0 + pairs)
+    }
+}
+
+impl StationId {
+    /// Returns the number of the station at this place.
+    ///
+    /// # Panics
+    /// Past 255; a scenario has few enough links.
+    pub fn at(index: usize) -> StationId {
+        StationId(u8::try_from(index).expect("a scenario has few enough links"))
+    }
+
+    /// Returns its place among the stations.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,470 @@
+//! A receiver as Linux's: quick ACKs at first, after marks and after a silence; a wait that fits the
+//! packets that come; and one ACK for several packets behind a gap.
+
+use forebay_aqm::Ecn;
+use forebay_units::{Span, Time};
+
+use super::{is_marked, AckPolicy, Block, Receiver, ReceiverStack, Reply};
+use crate::packet::{Flags, Packet};
+use crate::tcp::stacks::timer_wheel;
+
+/// Longest wait of an ACK (`TCP_DELACK_MAX`).
+const MOST_WAIT_MS: u8 = 200;
+/// Packets as near to each other as this do not wait longer than at least (half of `TCP_ATO_MIN`).
+const NEAR_MS: u16 = 20;
+/// A receiver's timeout: before a round trip is known, and what it is longer at least.
+const INITIAL_RTO_MS: u16 = 1000;
+const LEAST_RTO_MARGIN_MS: u16 = 200;
+/// The handshake's round trip is kept in so many ms.
+const RTT_UNIT_MS: u16 = 8;
+
+/// ACKs that are not delayed after a mark: the sender's window may be small.
+const QUICK_AFTER_MARK: u8 = 2;
+
+/// A packet was ECN-capable.
+const CAPABLE: u8 = 4;
+/// One ACK for several packets behind a gap waits: `ack_due` is its time.
+const COMPRESSED: u8 = 8;
+/// ACKs that told of packets behind the gap since the edge moved last: the lowest bit of two.
+const DUPLICATE: u8 = 16;
+const DUPLICATES: u8 = 3 * DUPLICATE;
+
+/// After so many duplicate ACKs (`TCP_FASTRETRANS_THRESH`) a receiver of Linux joins what they say
+/// for a millisecond and the slack of its timer (`__tcp_ack_snd_check`; `net.ipv4.tcp_comp_sack_*`).
+/// Left out: below a round trip of 3 ms it is a third of that, and 44 packets end it.
+const COMPRESSION: Span = Span::from_micros(1010);
+/// A report of more blocks than so many is not joined with what it would push out
+/// (`TCP_SACK_BLOCKS_EXPECTED`).
+const EXPECTED_BLOCKS: usize = 2;
+
+/// The stack of a receiver with quick ACKs.
+pub struct LinuxReceiver;
+
+impl ReceiverStack for LinuxReceiver {
+    #[inline(always)]
+    fn on_packet_in_order(receiver: &mut Receiver, now: Time, packet: &Packet, acks: &AckPolicy) {
+        if let Some(least_ms) = least_wait_ms(acks) {
+            receiver.note_interval(now, packet.seq, packet.flags, acks, least_ms);
+        }
+    }
+
+    /// Until the first ACKs are sent every packet comes here.
+    fn on_packet_behind_gap(receiver: &mut Receiver, now: Time, packet: &Packet, acks: &AckPolicy) {
+        if let (Some(least_ms), 0) = (least_wait_ms(acks), receiver.wait_ms) {
+            receiver.note_interval(now, packet.seq, packet.flags, acks, least_ms);
+        }
+    }
+
+    #[inline(always)]
+    fn reads_signs(receiver: &Receiver, packet: &Packet) -> bool {
+        receiver.quick > 0
+            || packet.seq < receiver.next
+            || receiver.seen & CAPABLE != 0 && packet.traffic_class.ecn() == Ecn::NotEct
+    }
+
+    fn take_signs(receiver: &mut Receiver, packet: &Packet, acks: &AckPolicy) -> bool {
+        let (syn, ecn) = (packet.seq == 0, packet.traffic_class.ecn());
+        if syn {
+            receiver.quick = acks.quick;
+        } else {
+            if packet.seq < receiver.next {
+                receiver.hurry(acks.quick, acks);
+            }
+            // One that is not ECN-capable among others that are has been sent again.
+            let again = ecn == Ecn::NotEct && receiver.seen & CAPABLE != 0;
+            // The mark on a packet that says CWR is the first of the next ones.
+            let first_mark = is_marked(packet) && (!receiver.echo() || packet.flags.ecn_signal());
+            if again || first_mark && !acks.counts_marks {
+                receiver.hurry(QUICK_AFTER_MARK, acks);
+            }
+            if ecn != Ecn::NotEct {
+                receiver.seen |= CAPABLE;
+            }
+        }
+        // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
+        // include/net/tcp_ecn.h; a count of marks has no CWR).
+        let reduced = packet.flags.ecn_signal() && (!acks.counts_marks || acks.echoes_changes);
+        // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
+        let pushed = packet.flags.push();
+        let quick = receiver.quick > 0;
+        receiver.quick = receiver.quick.saturating_sub(u8::from(!syn));
+        if quick && receiver.quick == 0 {
+            receiver.wait_ms = least_wait_ms(acks).unwrap_or(0);
+        }
+        quick || reduced || pushed
+    }
+
+    #[inline(always)]
+    fn ack_due(receiver: &Receiver, now: Time, acks: &AckPolicy) -> Time {
+        match least_wait_ms(acks) {
+            None => now + acks.delay,
+            Some(least_ms) => timer_wheel::expiry(now, receiver.wait(least_ms)),
+        }
+    }
+
+    fn reply_at_gap(
+        receiver: &mut Receiver,
+        now: Time,
+        delivered: u32,
+        patient: bool,
+    ) -> Option<Reply> {
+        receiver.compress(now, delivered, patient)
+    }
+}
+
+/// Returns the least wait of an ACK in ms; `None` where the wait is `delay` at all times, since the
+/// kernel has none so long, or so short.
+fn least_wait_ms(acks: &AckPolicy) -> Option<u8> {
+    let ms = u8::try_from(acks.delay.as_millis()).ok()?;
+    (1..=MOST_WAIT_MS).contains(&ms).then_some(ms)
+}
+
+impl Receiver {
+    /// The ACK that waits is due: when it was. One that nothing came to join may wait longer the next
+    /// time (`tcp_delack_timer_handler`).
+    pub fn take_due(&mut self) -> Time {
+        match self.seen & COMPRESSED {
+            0 => self.wait_ms = self.bounded_wait_ms(u16::from(self.wait_ms) * 2),
+            _ => self.set_seen(COMPRESSED, false),
+        }
+        std::mem::replace(&mut self.ack_due, Time::NEVER)
+    }
+
+    /// The receiver's own timeout, which it has from the handshake alone.
+    fn rto_ms(&self) -> u16 {
+        match u16::from(self.rtt_8ms) * RTT_UNIT_MS {
+            0 => INITIAL_RTO_MS,
+            rtt_ms => rtt_ms + LEAST_RTO_MARGIN_MS.max(2 * rtt_ms),
+        }
+    }
+
+    fn bounded_wait_ms(&self, ms: u16) -> u8 {
+        u8::try_from(ms.min(self.rto_ms())).map_or(MOST_WAIT_MS, |ms| ms.min(MOST_WAIT_MS))
+    }
+
+    /// Takes note of when a packet comes in order (`tcp_event_data_recv`).
+    ///
+    /// The first one behind the SYN, with data or without and in order or not, ends the handshake,
+    /// whose round trip it gives. After a silence of more than a timeout the sender's window is
+    /// small, and ACKs do not wait for a while.
+    #[inline(always)]
+    fn note_interval(&mut self, now: Time, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
+        let [low, high, ..] = now.as_millis().to_le_bytes();
+        let now_ms = u16::from_le_bytes([low, high]);
+        let gap_ms = now_ms.wrapping_sub(self.last_ms);
+        self.last_ms = now_ms;
+        if gap_ms <= NEAR_MS && self.wait_ms == least_ms {
+            return;
+        }
+        self.fit_wait(gap_ms, seq, flags, acks, least_ms);
+    }
+
+    #[inline(never)]
+    fn fit_wait(&mut self, gap_ms: u16, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
+        if seq == 0 {
+            return;
+        }
+        let wait_ms = u16::from(self.wait_ms);
+        if wait_ms == 0 {
+            if self.rtt_8ms == 0 {
+                // A SYN+ACK that is sent again, after a second, tells no round trip.
+                let known = gap_ms < INITIAL_RTO_MS;
+                let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
+                self.rtt_8ms =
+                    u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
+            }
+            if seq == self.next && !flags.bare() {
+                self.wait_ms = least_ms;
+            } else if self.rtt_8ms == 0 {
+                // Nor does what follows.
+                self.last_ms = self.last_ms.wrapping_sub(gap_ms);
+            }
+        } else if gap_ms <= NEAR_MS {
+            self.wait_ms = self.wait_ms / 2 + least_ms / 2;
+        } else if gap_ms < wait_ms {
+            self.wait_ms = self.bounded_wait_ms(wait_ms / 2 + gap_ms);
+        } else if gap_ms > self.rto_ms() {
+            self.quick = self.quick.max(acks.quick);
+        }
+    }
+
+    /// How long an ACK waits that is held back now (`tcp_send_delayed_ack`).
+    fn wait(&self, least_ms: u8) -> Span {
+        let mut ms = u16::from(self.wait_ms);
+        if self.wait_ms > least_ms && self.rtt_8ms > 0 {
+            let rtt_ms = u16::from(self.rtt_8ms) * RTT_UNIT_MS;
+            ms = ms.min(rtt_ms.max(least_ms.into()));
+        }
+        Span::from_millis(ms.into())
+    }
+
+    /// ACKs do not wait for a while (`tcp_enter_quickack_mode`).
+    fn hurry(&mut self, acks: u8, policy: &AckPolicy) {
+        self.quick = self.quick.max(acks);
+        self.wait_ms = least_wait_ms(policy).unwrap_or(0);
+    }
+
+    /// The ACK that told of several packets leaves now, before another packet is taken.
+    pub fn end_compression(&mut self) {
+        if self.seen & COMPRESSED != 0 {
+            self.set_seen(COMPRESSED, false);
+            self.ack_due = Time::NEVER;
+        }
+    }
+
+    /// True if the ACK that waits tells of blocks among which there is no place for this packet
+    /// (`tcp_sack_new_ofo_skb`).
+    #[inline]
+    pub(super) fn is_pushed_out_by(&self, seq: u32) -> bool {
+        self.seen & COMPRESSED != 0 && self.opens_block(seq)
+    }
+
+    /// Whether a packet behind the gap joins none of the blocks that were changed last, of which there
+    /// are some already.
+    fn opens_block(&self, seq: u32) -> bool {
+        let touches = |&(start, end): &Block| seq + 1 >= start && seq <= end;
+        seq > self.next
+            && self.held.len() >= EXPECTED_BLOCKS
+            && !self.held[..EXPECTED_BLOCKS].iter().any(touches)
+    }
+
+    /// What becomes of the ACK of a packet that comes while others are held: none if it leaves now.
+    #[inline(never)]
+    fn compress(&mut self, now: Time, delivered: u32, patient: bool) -> Option<Reply> {
+        let joins = patient && delivered <= 1 && !self.held.is_empty();
+        if delivered > 0 {
+            self.set_seen(DUPLICATES, false);
+        }
+        // One that leaves now tells what waited.
+        if !joins {
+            self.set_seen(COMPRESSED, false);
+            return None;
+        }
+        if self.seen & COMPRESSED != 0 && delivered == 0 {
+            return Some(Reply::Nothing);
+        }
+        if self.seen & DUPLICATES != DUPLICATES {
+            self.set_seen(COMPRESSED, false);
+            self.seen += DUPLICATE;
+            return None;
+        }
+        self.set_seen(COMPRESSED, true);
+        self.ack_due = now + COMPRESSION;
+        Some(Reply::Later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{data, AT_ONCE, DELAYED};
+    use super::*;
+    use crate::tcp::testing::{at, MS};
+
+    fn us(us: u64) -> Time {
+        at(Span::from_micros(us))
+    }
+
+    /// A receiver of Linux that waits for packet 10, with its quick ACKs used up.
+    fn with_a_gap() -> Receiver {
+        let mut r = Receiver::new();
+        (0..10).for_each(|seq| {
+            r.receive(Time::ZERO, &data(seq), &LINUX);
+        });
+        r
+    }
+
+    #[test]
+    fn a_receiver_of_linux_joins_what_it_says_of_packets_behind_a_gap() {
+        let mut r = with_a_gap();
+        let mut take = |at, seq| {
+            let (reply, _) = r.receive(at, &data(seq), &LINUX);
+            (reply, r.ack_due)
+        };
+        // Three duplicate ACKs begin a recovery at once.
+        for seq in 11..14 {
+            assert_eq!(take(Time::ZERO, seq), (Reply::Now, Time::NEVER));
+        }
+        let due = us(500) + COMPRESSION;
+        assert_eq!(take(us(500), 14), (Reply::Later, due));
+        assert_eq!(take(us(600), 15), (Reply::Nothing, due));
+        assert_eq!(r.take_due(), due);
+        assert_eq!(r.blocks(), [(11, 16)]);
+        // What fills the gap is told at once, with what waits.
+        assert_eq!(r.receive(us(700), &data(17), &LINUX).0, Reply::Later);
+        assert_eq!(r.receive(us(800), &data(10), &LINUX).0, Reply::Now);
+        assert_eq!((r.ack_due, r.next()), (Time::NEVER, 16));
+        // The edge has moved: three more duplicates leave at once.
+        assert_eq!(r.receive(us(900), &data(18), &LINUX).0, Reply::Now);
+    }
+
+    #[test]
+    fn joined_acks_do_not_tell_of_more_blocks_than_they_have_room_for() {
+        let mut r = with_a_gap();
+        for seq in [11, 13, 11, 13, 14] {
+            r.receive(Time::ZERO, &data(seq), &LINUX);
+        }
+        assert!(r.ack_due < Time::NEVER);
+        // One of both blocks goes on; another begins.
+        assert!(!r.ends_run(&data(15), &LINUX));
+        assert!(r.ends_run(&data(17), &LINUX));
+        r.end_compression();
+        assert_eq!(r.receive(Time::ZERO, &data(17), &LINUX).0, Reply::Later);
+    }
+
+    #[test]
+    fn quick_acks_come_first_after_a_mark_and_after_its_answer() {
+        use Reply::{Later, Now};
+        let quick = AckPolicy {
+            quick: 3,
+            ..DELAYED
+        };
+        let mut r = Receiver::new();
+        let mut replies = |seqs: std::ops::Range<u32>| -> Vec<Reply> {
+            seqs.map(|seq| {
+                let mut packet = data(seq);
+                packet
+                    .traffic_class
+                    .set_ecn(if seq == 7 { Ecn::Ce } else { Ecn::Ect0 });
+                r.receive(Time::ZERO, &packet, &quick).0
+            })
+            .collect()
+        };
+        assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
+        // The mark on 7, and one more.
+        assert_eq!(replies(7..11), [Now, Now, Later, Now]);
+        // The sender says that it has reduced its window.
+        let mut answer = data(11);
+        answer.traffic_class.set_ecn(Ecn::Ect0);
+        answer.flags = Flags::of_tcp(true);
+        assert_eq!(r.receive(Time::ZERO, &answer, &quick).0, Now);
+        let mut next = data(12);
+        next.traffic_class.set_ecn(Ecn::Ect0);
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
+        // One that is not ECN-capable among others is a repetition, and the next one's ACK does
+        // not wait either.
+        r.receive(Time::ZERO, &data(13), &quick);
+        next.seq = 14;
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Now);
+        next.seq = 15;
+        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
+    }
+
+    #[test]
+    fn a_mark_on_the_packet_that_answers_one_hurries_again() {
+        use Reply::Now;
+        let mut r = Receiver::new();
+        let mut marked = data(0);
+        r.receive(Time::ZERO, &marked, &LINUX);
+        marked.traffic_class.set_ecn(Ecn::Ce);
+        // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
+        for seq in 1..9 {
+            marked.seq = seq;
+            marked.flags = Flags::of_tcp(seq % 2 == 0);
+            assert_eq!(r.receive(Time::ZERO, &marked, &LINUX).0, Now, "{seq}");
+        }
+    }
+
+    const LINUX: AckPolicy = AckPolicy {
+        delayed: true,
+        delay: Span::from_millis(40),
+        quick: 1,
+        ..AT_ONCE
+    };
+
+    /// A receiver whose handshake has taken so long, at this time, with no quick ACKs left.
+    fn linux(rtt_ms: u64) -> Receiver {
+        let mut r = Receiver::new();
+        r.receive(Time::ZERO, &data(0), &LINUX);
+        r.receive(at(rtt_ms * MS), &data(1), &LINUX);
+        r
+    }
+
+    #[test]
+    fn acks_do_not_wait_after_a_silence() {
+        use Reply::{Later, Now};
+        // A timeout of 60 and 200 ms.
+        for (gap_ms, reply) in [(250, Later), (270, Now)] {
+            let mut r = linux(60);
+            let now = at((60 + gap_ms) * MS);
+            assert_eq!(r.receive(now, &data(2), &LINUX).0, reply, "{gap_ms}");
+        }
+        // Nor after what was here already.
+        let mut r = linux(60);
+        let two = AckPolicy { quick: 2, ..LINUX };
+        let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), &data(seq), &two).0);
+        assert_eq!(replies, [Now, Now, Later]);
+    }
+
+    #[test]
+    fn what_ends_the_handshake_tells_its_round_trip_with_data_or_without() {
+        let bare = Packet {
+            flags: Flags::of_tcp(false).with_bare(true),
+            ..data(1)
+        };
+        // Of 60 ms, and data after a while; of more than a second, which tells nothing.
+        for (first, rtt_ms, rto_ms) in [
+            (bare, 60, 64 + 200),
+            (bare, 1200, 1000),
+            // Of a first window of which the last packet alone was not lost.
+            (data(9), 60, 64 + 200),
+            (data(9), 1200, 1000),
+        ] {
+            let mut r = Receiver::new();
+            r.receive(Time::ZERO, &data(0), &LINUX);
+            let (reply, _) = r.receive(at(rtt_ms * MS), &first, &LINUX);
+            assert_eq!(reply == Reply::Nothing, first.flags.bare());
+            assert_eq!(r.next(), 1);
+            r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
+            assert_eq!(r.rto_ms(), rto_ms);
+            // It waits as one does that has had one packet of data.
+            assert_eq!(u64::from(r.wait_ms), LINUX.delay.as_millis());
+        }
+    }
+
+    #[test]
+    fn acks_that_wait_in_vain_wait_longer() {
+        let mut r = linux(120);
+        let mut waits_ms = |gaps_ms: &[u64]| -> Vec<u64> {
+            let mut now_ms = 120;
+            let mut seq = 2;
+            let mut wait = |gap_ms: &u64| {
+                now_ms += gap_ms;
+                let now = at(now_ms * MS);
+                assert_eq!(r.receive(now, &data(seq), &LINUX).0, Reply::Later);
+                seq += 1;
+                (r.take_due() - now) / MS
+            };
+            gaps_ms.iter().map(&mut wait).collect()
+        };
+        // To the tick after 40, 80 and 120 ms, which is the round trip; a tick is of 8 ms from 63 on.
+        // Packets that are near to each other bring it back.
+        let waits = waits_ms(&[240, 240, 240, 10, 10, 10]);
+        assert!(waits[0] == 41 && (80..=88).contains(&waits[1]), "{waits:?}");
+        assert!((120..=128).contains(&waits[2]), "{waits:?}");
+        assert!((100..=128).contains(&waits[3]), "{waits:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_write_is_acknowledged_at_once() {
+        use Reply::{Later, Now};
+        let linux = AckPolicy {
+            quick: 1,
+            ..DELAYED
+        };
+        let replies = |policy| {
+            let mut r = Receiver::new();
+            let reply = |seq| {
+                let mut packet = data(seq);
+                packet.flags = Flags::of_tcp(false).with_push(seq == 4 || seq == 7);
+                r.receive(Time::ZERO, &packet, &policy).0
+            };
+            (0..9).map(reply).collect::<Vec<_>>()
+        };
+        // 4 would wait; 7 acknowledges 6 as well, and 8 waits as it would have.
+        let all = [Now, Now, Later, Now, Now, Later, Now, Now, Later];
+        assert_eq!(replies(linux), all);
+        // ns-2's receiver does not look at it.
+        let all = [Now, Later, Now, Later, Now, Later, Now, Later, Now];
+        assert_eq!(replies(DELAYED), all);
+    }
+}
