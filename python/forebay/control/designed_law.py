@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from forebay._base import quantities, words
 from forebay._native import LawModel, OperatingPoint, ScenarioError
@@ -365,8 +365,9 @@ class Design:
         """
         from forebay.report import loops
 
-        if kind not in loops.FIGURES:
-            raise ScenarioError(f'kind: found "{kind}", allowed: {", ".join(loops.FIGURES)}')
+        kinds = get_args(LoopPicture)
+        if kind not in kinds:
+            raise ScenarioError(f'kind: found "{kind}", allowed: {", ".join(kinds)}')
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
     def report(self, out: str | os.PathLike[str]) -> list[Path]:

@@ -255,7 +255,7 @@ def saturated_moments(
 
 #: Points of a period; harmonics that are counted; periods until a reflection repeats itself.
 POINTS, HARMONICS, PERIODS = 512, 40, 3
-#: Largest swing that is looked for, over the queue at rest.
+#: Largest amplitude that is searched for, over the equilibrium queue.
 LARGEST = 1e3
 
 
@@ -288,7 +288,7 @@ def limit_cycle(loop: Loop) -> LimitCycle | None:
     s = np.array([1j * omega])
     plant_gain = abs(complex(frequency_response.plant(loop.terms, s)[0]))
     law_gain = abs(complex(controller_output(loop, s)[0]))
-    # Beyond the largest swing the queue goes from empty to any length: no balance of fundamentals.
+    # Beyond the largest amplitude the queue goes from empty to any length: there is no balance.
     if not 1 < plant_gain * law_gain < 1 / fundamental_share(LARGEST):
         return None
     integrates = loop.model["integrates"] and loop.model["average"] is None
@@ -297,10 +297,10 @@ def limit_cycle(loop: Loop) -> LimitCycle | None:
     start = start * p0 / law_gain
 
     def unbalanced(x: Floats) -> Floats:
-        at, swing = omega * math.exp(x[0]), start * math.exp(x[1])
-        p, _ = controller_fundamental(loop, at, swing, integrates)
+        at, amplitude = omega * math.exp(x[0]), start * math.exp(x[1])
+        p, _ = controller_fundamental(loop, at, amplitude, integrates)
         g = complex(frequency_response.plant(loop.terms, np.array([1j * at]))[0])
-        ratio = -g * p / swing
+        ratio = -g * p / amplitude
         return np.array([np.angle(ratio), math.log(abs(ratio))])
 
     try:
@@ -309,16 +309,16 @@ def limit_cycle(loop: Loop) -> LimitCycle | None:
         return None
     if not balance.success:
         return None
-    omega, swing = omega * math.exp(balance.x[0]), start * math.exp(balance.x[1])
-    _, middle = controller_fundamental(loop, omega, swing, integrates)
-    queue = np.maximum(0.0, middle + swing * np.array([-1.0, 1.0]))
+    omega, amplitude = omega * math.exp(balance.x[0]), start * math.exp(balance.x[1])
+    _, middle = controller_fundamental(loop, omega, amplitude, integrates)
+    queue = np.maximum(0.0, middle + amplitude * np.array([-1.0, 1.0]))
     return LimitCycle(0.5 * float(queue[1] - queue[0]), 2 * math.pi / omega)
 
 
 def controller_fundamental(
-    loop: Loop, omega: float, swing: float, integrates: bool
+    loop: Loop, omega: float, amplitude: float, integrates: bool
 ) -> tuple[complex, float]:
-    """Return the output's fundamental for a queue of middle + swing·sin ωt, and the middle.
+    """Return the output's fundamental for a queue of middle + amplitude·sin ωt, and the middle.
 
     The middle is such that the mean of the controller output is p0.
 
@@ -332,7 +332,7 @@ def controller_fundamental(
 
     def probability(middle: float) -> tuple[Floats, float]:
         """Return the probability over a period, and the mean error of the queue."""
-        queue = np.maximum(0.0, middle + swing * np.sin(turn))
+        queue = np.maximum(0.0, middle + amplitude * np.sin(turn))
         lines = np.fft.rfft(queue - rest_pkts) / POINTS
         filtered = np.zeros_like(lines)
         filtered[1 : len(response) + 1] = lines[1 : len(response) + 1] * response
@@ -351,10 +351,10 @@ def controller_fundamental(
 
     if integrates:
         # Just below the set-point nothing is lost; far below, everything.
-        high = brentq(lambda m: _cut_mean(m, swing) - rest_pkts, -swing, rest_pkts)
-        middle = brentq(excess, -swing, high, xtol=1e-6 * rest_pkts)
+        high = brentq(lambda m: _cut_mean(m, amplitude) - rest_pkts, -amplitude, rest_pkts)
+        middle = brentq(excess, -amplitude, high, xtol=1e-6 * rest_pkts)
     else:
-        middle = brentq(excess, -swing, rest_pkts + swing, xtol=1e-6 * rest_pkts)
+        middle = brentq(excess, -amplitude, rest_pkts + amplitude, xtol=1e-6 * rest_pkts)
     p, _ = probability(middle)
     # Of a sine: −2j·c₁ is its amplitude.
     return complex(2j * np.fft.rfft(p)[1] / POINTS), middle
@@ -384,27 +384,27 @@ def _at_rest(loop: Loop) -> float:
     return float(controller_output(loop, np.array([1e-9 + 0j]))[0].real)
 
 
-def _cut_mean(middle: float, swing: float) -> float:
-    """Return the mean of max(0, middle + swing·sin θ)."""
-    if middle >= swing:
+def _cut_mean(middle: float, amplitude: float) -> float:
+    """Return the mean of max(0, middle + amplitude·sin θ)."""
+    if middle >= amplitude:
         return middle
-    if middle <= -swing:
+    if middle <= -amplitude:
         return 0.0
-    angle = math.acos(-middle / swing)
-    return (swing * math.sin(angle) + middle * angle) / math.pi
+    angle = math.acos(-middle / amplitude)
+    return (amplitude * math.sin(angle) + middle * angle) / math.pi
 
 
-def fundamental_share(swing: float) -> float:
+def fundamental_share(amplitude: float) -> float:
     """Return the fundamental of a sine around 1 that is cut at zero, over its amplitude.
 
     The mean stays 1.
     """
-    if swing <= 1:
+    if amplitude <= 1:
         return 1.0
 
     def mean(angle: float) -> float:
         # Above zero for |θ − π/2| < angle.
-        return swing / math.pi * (math.sin(angle) - angle * math.cos(angle)) - 1
+        return amplitude / math.pi * (math.sin(angle) - angle * math.cos(angle)) - 1
 
     angle = brentq(mean, 1e-9, math.pi)
     return (angle - math.sin(angle) * math.cos(angle)) / math.pi

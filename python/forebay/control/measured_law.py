@@ -4,7 +4,7 @@ A law that samples its queue is driven as a run drives it, through its hook, wit
 module chooses. Its state is copied, so that two copies that differ in nothing but a small deviation
 of the queue show what this deviation does:
 
-1. The equilibrium is the queue at which the law rests at the probability that the flows need.
+1. The equilibrium is the queue at which the law keeps the probability that the flows need.
 2. The response of the probability to a deviation of one sample gives the numerator and denominator
    of the law's controller D(z), of the lowest order that fits it.
 3. D(z) is compared with the law over a sum of sines, from far below its sampling frequency to half
@@ -262,12 +262,12 @@ def _absolute(kind: str) -> str:
 
 
 def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium, list[str]]:
-    """Return where the flows rest under the law with the law's linear model, and notes.
+    """Return the equilibrium of the flows under the law with its linear model, and notes.
 
     Raises
     ------
     ScenarioError
-        If the flows do not rest under this law, or the law is not linear there.
+        If the flows have no equilibrium under this law, or the law is not linear there.
     """
     link = bench.link
 
@@ -305,8 +305,10 @@ def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium
 def _at_rest(
     bench: Bench, fresh: DrivenLaw, needed: Callable[[float], float]
 ) -> tuple[float, DrivenLaw]:
-    """Return the queue at which the law rests at the probability that the flows need, and the law
-    there."""
+    """Return the equilibrium queue, at which the law has the probability that the flows need.
+
+    The law is returned in the state that it has there.
+    """
 
     def settled(queue_pkts: float) -> tuple[float, DrivenLaw]:
         law = fresh.copied()
@@ -319,11 +321,7 @@ def _at_rest(
         )
     if settled(low)[0] >= needed(low):
         raise _refused(bench, "it signals more than the flows need with an empty queue")
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if settled(middle)[0] >= needed(middle) else (middle, high)
+    low, high = _bisected(low, high, lambda queue: settled(queue)[0] >= needed(queue))
     (below, _), (above, law) = settled(low), settled(high)
     if above - below > 0.1 * needed(high):
         raise _refused(
@@ -335,6 +333,16 @@ def _at_rest(
     if abs(drift) * DRIFTING <= 1e-6 * above:
         return high, law
     return _integral_at_rest(bench, law, high, needed)
+
+
+def _bisected(low: float, high: float, holds_at: Callable[[float], bool]) -> tuple[float, float]:
+    """Return the neighbouring numbers between which `holds_at` becomes true."""
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if holds_at(middle) else (middle, high)
+    return low, high
 
 
 def _drift(bench: Bench, law: DrivenLaw, queue_pkts: float) -> float:
@@ -354,12 +362,7 @@ def _integral_at_rest(
         low *= 0.7
         if low < 1e-3 * queue_pkts:
             raise _refused(bench, "its probability keeps changing at every constant queue")
-    high = queue_pkts
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if _drift(bench, law, middle) > 0 else (middle, high)
+    low, high = _bisected(low, queue_pkts, lambda queue: _drift(bench, law, queue) > 0)
     rest_pkts = 0.5 * (low + high)
     probability = needed(rest_pkts)
     away = queue_pkts - rest_pkts

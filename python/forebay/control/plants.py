@@ -81,10 +81,10 @@ class MixedLoop(Loop):
         classes = self.plant.classes
         if self.to_queue.parallel is None or any(group.coupling is not None for group in classes):
             return super().signal_paths
-        rests = self.plant.rests(self.equilibrium).classes
+        states = self.plant.class_equilibria(self.equilibrium).classes
         rates: dict[float, float] = {}
-        for rest, group in zip(rests, classes, strict=True):
-            rates[group.ratio] = rates.get(group.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
+        for state, group in zip(states, classes, strict=True):
+            rates[group.ratio] = rates.get(group.ratio, 0.0) + state.flows * state.rate_pkts_per_s
         # The longest RTT is first, as in `MixedPlant.terms`.
         shares = [rates[ratio] / self.point.capacity_pkts_per_s for ratio in sorted(rates)[::-1]]
         paths = (replace(path, parallel=None) for path in self.to_queue.paths)
@@ -93,15 +93,16 @@ class MixedLoop(Loop):
     @property
     def window_pkts(self) -> float:
         """The window of the first class; the point is that of flows of Reno with the same p."""
-        return self.plant.rests(self.equilibrium).classes[0].window_pkts
+        return self.plant.class_equilibria(self.equilibrium).classes[0].window_pkts
 
     def probability_step(self) -> float:
         """The change of p that a tenth more flows need at this queue."""
         point, plant = self.point, self.plant
         age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
-        rests = plant.rests(self.equilibrium).classes
+        states = plant.class_equilibria(self.equilibrium).classes
         flows = sum(
-            rest.flows - group.fixed_flows for rest, group in zip(rests, plant.classes, strict=True)
+            state.flows - group.fixed_flows
+            for state, group in zip(states, plant.classes, strict=True)
         )
         more = plant.flow_model.operating_point(
             1.1 * flows,
@@ -215,15 +216,15 @@ class MixedPlant(Plant):
         return [(count, *window) for count, window in zip(counts, windows, strict=True)]
 
     def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
-        return self.rests(equilibrium)
+        return self.class_equilibria(equilibrium)
 
-    def rests(self, equilibrium: Equilibrium) -> MixedEquilibrium:
+    def class_equilibria(self, equilibrium: Equilibrium) -> MixedEquilibrium:
         """Return the equilibrium of all classes."""
         point, model = equilibrium
         age_s = model["queue_pkts"] / point.capacity_pkts_per_s
         classes = []
-        rests = self._at_rest([equilibrium])
-        for group, (flows, windows, rtts_s) in zip(self.classes, rests, strict=True):
+        states = self._at_rest([equilibrium])
+        for group, (flows, windows, rtts_s) in zip(self.classes, states, strict=True):
             window, rtt_s = float(windows[0]), float(rtts_s[0])
             p = float(group.probability(np.array(point.probability)))
             classes.append(
@@ -292,18 +293,18 @@ class MixedPlant(Plant):
         """
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
-        rests = self._at_rest(equilibria)
+        states = self._at_rest(equilibria)
         averages = [frequency_response.average_pole(model) for _, model in equilibria]
         # What flows with a queue of their own leave of the link to that of the law.
         ahead = sum(
             flows * window / rtt_s
-            for group, (flows, window, rtt_s) in zip(self.classes, rests, strict=True)
+            for group, (flows, window, rtt_s) in zip(self.classes, states, strict=True)
             if not group.waits
         )
         scale = capacity / (capacity - ahead)
         motions = [
             group.sender.motion(group.probability(p), rtt_s)
-            for group, (_, _, rtt_s) in zip(self.classes, rests, strict=True)
+            for group, (_, _, rtt_s) in zip(self.classes, states, strict=True)
         ]
         sizes = [motion.b.shape[-1] for motion in motions]
         at_q = sum(sizes)
@@ -312,7 +313,7 @@ class MixedPlant(Plant):
         entries: dict[tuple[float, bool], Floats] = {}
         at = 0
         for motion, group, (flows, window, rtt_s), k in zip(
-            motions, self.classes, rests, sizes, strict=True
+            motions, self.classes, states, sizes, strict=True
         ):
             block = slice(at, at + k)
             # Of the round trip by the queue.
@@ -405,9 +406,9 @@ class CoupledPlant(MixedPlant):
         (_, l4s), root = self.classes, math.sqrt(point.probability)
         assert l4s.coupling is not None
         classic, scalable = (
-            CoupledClass(rest.flows, rest.window_pkts, rest.rtt_s, p)
-            for rest, p in zip(
-                self.rests(equilibrium).classes,
+            CoupledClass(state.flows, state.window_pkts, state.rtt_s, p)
+            for state, p in zip(
+                self.class_equilibria(equilibrium).classes,
                 (point.probability, l4s.coupling * root),
                 strict=True,
             )

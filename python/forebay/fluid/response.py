@@ -33,7 +33,7 @@ class Response:
 
     @property
     def period_s(self) -> float | None:
-        """None where it does not swing (a damping ratio above 0.7)."""
+        """None if the response does not oscillate (a damping ratio above 0.7)."""
         return self.turn_s if self.damping < SWINGS else None
 
     @property

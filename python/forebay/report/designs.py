@@ -149,7 +149,7 @@ def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
         yield "p's deviation", "", f"{100 * result.expected.share:.0f} %"
         yield "utilisation", "", f"{100 * result.expected.utilisation:.4g} %"
     if result.cycle is not None:
-        yield "swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets"
+        yield "oscillates by", "", f"±{result.cycle.amplitude_pkts:.3g} packets"
         yield "every", "", f"{result.cycle.period_s:.3g} s"
     yes = {True: "yes", False: "no"}
     yield "stable", yes[result.stable], yes[closer.stable] if closer else ""
@@ -281,8 +281,8 @@ def write(result: Design, out: Path) -> list[Path]:
         scenario = scenario.replace(result.kind, f"{Path(file).name}:{name}")
     contents[f"{result.law}.toml"] = scenario
     if result.loop is not None:
-        for kind in loops.FIGURES:
-            contents |= result.plot(kind).files(kind)
+        for kind, draw in loops.FIGURES.items():
+            contents |= draw(result.loop, result.title).files(kind)
     return publish(out, contents)
 
 

@@ -256,7 +256,7 @@ def test_all_classes_fill_the_link(law: str) -> None:
     one = mix(law, **MIX | {"flows": "30,20,10"})
     cell = one.equilibrium(60, one.link.rtt_s)
     assert cell is not None
-    rests = one.rests(cell)
+    rests = one.class_equilibria(cell)
     capacity = 50e6 / 12000
     used = sum(each.flows * each.rate_pkts_per_s for each in rests.classes)
     assert used == pytest.approx(capacity, rel=1e-9)

@@ -62,7 +62,7 @@ def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
     )
     assert local is not None
     assert isinstance(local.loop, MixedLoop)
-    rests = local.loop.plant.rests(local.loop.equilibrium)
+    rests = local.loop.plant.class_equilibria(local.loop.equilibrium)
     assert [quantities.time(one.propagation_s) for one in rests.classes] == RTTS.split(",")
     used = sum(one.flows * one.rate_pkts_per_s for one in rests.classes)
     assert used == pytest.approx(50e6 / 12000, rel=1e-9)
