@@ -2,7 +2,7 @@
 
 use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, Rng, SetPoint, Span, Time};
 
-use crate::discipline::{Departure, Drop, LawFactory, Packet, Sink};
+use crate::discipline::{Departure, DropReason, LawFactory, Packet, Sink};
 use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
 
 /// A FIFO under one law. The discipline that it is part of says whether an arrival has room, and
@@ -85,13 +85,13 @@ impl<P: Packet> Band<P> {
     ) -> Option<P> {
         match verdict {
             Verdict::Pass => return Some(packet),
-            Verdict::Mark if signal == Signal::Mark => {
+            Verdict::Signal if signal == Signal::Mark => {
                 packet.set_ce();
                 sink.marked(now, &packet, class);
                 return Some(packet);
             }
-            Verdict::Mark => sink.dropped(now, packet, Drop::Early, class),
-            Verdict::Drop => sink.dropped(now, packet, Drop::Forced, class),
+            Verdict::Signal => sink.dropped(now, packet, DropReason::Early, class),
+            Verdict::Drop => sink.dropped(now, packet, DropReason::Forced, class),
         }
         None
     }
@@ -142,7 +142,7 @@ impl<P: Packet> Band<P> {
             (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
         }
         self.law.on_overflow(now, &self.view);
-        sink.dropped(now, packet, Drop::Overflow, class);
+        sink.dropped(now, packet, DropReason::Overflow, class);
         self.stay_idle(now);
     }
 

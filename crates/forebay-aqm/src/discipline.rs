@@ -68,7 +68,7 @@ pub struct Ack {
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
+pub enum DropReason {
     /// The law signalled congestion on a packet that cannot carry a mark.
     Early,
     /// The law dropped it outright, or the discipline did, for want of use.
@@ -80,7 +80,7 @@ pub enum Drop {
 /// Takes what a discipline gives up. `class` is that of [`Departure::class`].
 pub trait Sink<P> {
     /// A packet was dropped, for this reason.
-    fn dropped(&mut self, now: Time, packet: P, why: Drop, class: u8);
+    fn dropped(&mut self, now: Time, packet: P, why: DropReason, class: u8);
     /// CE was set on a packet, which stays in the queue or leaves.
     fn marked(&mut self, now: Time, packet: &P, class: u8);
 }
@@ -379,7 +379,7 @@ pub(crate) mod testing {
     }
 
     impl Sink<Packet> for Gone {
-        fn dropped(&mut self, _: Time, packet: Packet, _: Drop, _: u8) {
+        fn dropped(&mut self, _: Time, packet: Packet, _: DropReason, _: u8) {
             self.dropped.push(packet.id);
         }
         fn marked(&mut self, _: Time, _: &Packet, _: u8) {}

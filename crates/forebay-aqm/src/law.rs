@@ -8,18 +8,18 @@ pub enum Verdict {
     /// Nothing happens to it.
     Pass,
     /// Congestion is signalled: the queue CE-marks it where it may, and drops it otherwise.
-    Mark,
+    Signal,
     /// The queue drops it, ECN-capable or not, as RED does above its upper threshold
     /// (RFC 3168 section 7).
     Drop,
 }
 
 impl Verdict {
-    /// `Mark` to signal, `Pass` otherwise.
+    /// Returns `Signal` if `signal` is true, `Pass` otherwise.
     #[inline]
-    pub const fn mark_if(signal: bool) -> Verdict {
+    pub const fn signal_if(signal: bool) -> Verdict {
         if signal {
-            Verdict::Mark
+            Verdict::Signal
         } else {
             Verdict::Pass
         }
@@ -76,7 +76,7 @@ impl TrafficClass {
     }
 }
 
-/// What the verdict [`Verdict::Mark`] does to a packet.
+/// What the verdict [`Verdict::Signal`] does to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Sets CE.
@@ -94,7 +94,7 @@ pub struct PacketMeta {
     pub flow: u64,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// What [`Verdict::Mark`] does to it here.
+    /// What [`Verdict::Signal`] does to it here.
     pub signal: Signal,
     /// Whether TCP carries it. UDP takes link capacity away from the flows that answer a signal.
     pub tcp: bool,

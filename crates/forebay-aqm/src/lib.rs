@@ -14,14 +14,14 @@
 //!
 //! ```
 //! use forebay_aqm::units::{Buffer, Bytes, ParamError, QueueSite, Rate, Span, Time, Value};
-//! use forebay_aqm::{laws, Aqm, Drop, Ecn, HeldPacket, QueueChoice, Sink};
+//! use forebay_aqm::{laws, Aqm, DropReason, Ecn, HeldPacket, QueueChoice, Sink};
 //!
 //! #[derive(Default)]
 //! struct Signals { marks: u32, drops: u32 }
 //!
 //! impl<P> Sink<P> for Signals {
-//!     fn marked(&mut self, _now: Time, _packet: &P, _class: u8) { self.marks += 1; }
-//!     fn dropped(&mut self, _now: Time, _packet: P, _why: Drop, _class: u8) { self.drops += 1; }
+//!     fn marked(&mut self, _: Time, _: &P, _class: u8) { self.marks += 1; }
+//!     fn dropped(&mut self, _: Time, _: P, _why: DropReason, _class: u8) { self.drops += 1; }
 //! }
 //!
 //! # fn main() -> Result<(), ParamError> {
@@ -78,7 +78,8 @@ pub use forebay_units as units;
 
 pub use configured_law::ConfiguredLaw;
 pub use discipline::{
-    Ack, Departure, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, MakeLaw, Packet, Sink,
+    Ack, Departure, Dequeued, Discipline, DisciplineSpec, DropReason, LawFactory, MakeLaw, Packet,
+    Sink,
 };
 pub use held_packet::HeldPacket;
 pub use law::{

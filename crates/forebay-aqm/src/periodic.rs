@@ -42,7 +42,7 @@ pub trait Controller: Send {
         probability: f64,
         rng: &mut Rng,
     ) -> Verdict {
-        Verdict::mark_if(!self.spares(q) && rng.chance(probability))
+        Verdict::signal_if(!self.spares(q) && rng.chance(probability))
     }
 
     /// As [`Law::set_point`].

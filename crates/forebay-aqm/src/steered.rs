@@ -91,7 +91,7 @@ impl Law for Steered {
     }
 
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
-        Verdict::mark_if(rng.chance(self.probability()))
+        Verdict::signal_if(rng.chance(self.probability()))
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_aqm::disciplines::{find, DISCIPLINES};
 use forebay_aqm::laws::LAWS;
 use forebay_aqm::{
-    Aqm, Capacity, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet, Queue,
+    Aqm, Capacity, Dequeued, Discipline, DisciplineSpec, DropReason, Ecn, LawSpec, Packet, Queue,
     QueueChoice, Sink,
 };
 use forebay_units::{Buffer, Bytes, QueueSite, Rate, SetPoint, Span, Time, Value};
@@ -112,11 +112,11 @@ struct Record {
 }
 
 impl Sink<Numbered> for Record {
-    fn dropped(&mut self, _now: Time, packet: Numbered, why: Drop, class: u8) {
+    fn dropped(&mut self, _now: Time, packet: Numbered, why: DropReason, class: u8) {
         let why = match why {
-            Drop::Early => "early",
-            Drop::Forced => "forced",
-            Drop::Overflow => "overflow",
+            DropReason::Early => "early",
+            DropReason::Forced => "forced",
+            DropReason::Overflow => "overflow",
         };
         self.dropped.push((packet.id, why));
         self.classes.push(class);

@@ -11,7 +11,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use forebay_aqm::disciplines::DISCIPLINES;
 use forebay_aqm::laws::LAWS;
-use forebay_aqm::{Dequeued, Drop, Ecn};
+use forebay_aqm::{Dequeued, DropReason, Ecn};
 use forebay_units::{ParamError, Time};
 
 use crate::queue::{Counts, Held, Queue, Settings, Why};
@@ -406,9 +406,9 @@ pub unsafe extern "C" fn forebay_next_lost(queue: *mut CQueue, loss: *mut CLoss)
                 time_ns: at.as_nanos(),
                 bytes: packet.bytes,
                 why: match why {
-                    Why::Dropped(Drop::Early) => 1,
-                    Why::Dropped(Drop::Forced) => 2,
-                    Why::Dropped(Drop::Overflow) => 3,
+                    Why::Dropped(DropReason::Early) => 1,
+                    Why::Dropped(DropReason::Forced) => 2,
+                    Why::Dropped(DropReason::Overflow) => 3,
                     Why::Drained => 4,
                 },
             };

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_double, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
-use forebay_aqm::Drop;
+use forebay_aqm::DropReason;
 use forebay_net::{rfc7928, End, Event, Handle, Loss, Network, Options, Report};
 use forebay_units::{ParamError, Time};
 
@@ -270,9 +270,9 @@ pub unsafe extern "C" fn forebay_network_poll(
                 end: u8::from(it.from == End::Sink),
                 ecn: 0,
                 why: match it.why {
-                    Loss::Queue(Drop::Early) => 1,
-                    Loss::Queue(Drop::Forced) => 2,
-                    Loss::Queue(Drop::Overflow) => 3,
+                    Loss::Queue(DropReason::Early) => 1,
+                    Loss::Queue(DropReason::Forced) => 2,
+                    Loss::Queue(DropReason::Overflow) => 3,
                     Loss::Random => RANDOM,
                 },
             };

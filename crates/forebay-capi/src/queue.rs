@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_aqm::{Dequeued, Drop, HeldPacket, Sink};
+use forebay_aqm::{Dequeued, DropReason, HeldPacket, Sink};
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
 use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate, SetPoint, Time, Value};
 
@@ -12,7 +12,7 @@ pub type Held = HeldPacket<u64>;
 /// Why a packet came back without having left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    Dropped(Drop),
+    Dropped(DropReason),
     /// The caller has drained the queue.
     Drained,
 }
@@ -40,11 +40,11 @@ struct Back {
 }
 
 impl Sink<Held> for Back {
-    fn dropped(&mut self, now: Time, packet: Held, why: Drop, _: u8) {
+    fn dropped(&mut self, now: Time, packet: Held, why: DropReason, _: u8) {
         *match why {
-            Drop::Early => &mut self.counts.early,
-            Drop::Forced => &mut self.counts.forced,
-            Drop::Overflow => &mut self.counts.overflow,
+            DropReason::Early => &mut self.counts.early,
+            DropReason::Forced => &mut self.counts.forced,
+            DropReason::Overflow => &mut self.counts.overflow,
         } += 1;
         self.lost.push_back((packet, now, Why::Dropped(why)));
     }

@@ -171,11 +171,11 @@ fn through_rust(law: &str) -> Vec<String> {
                 }
             }
             Event::Lost(it) => {
-                use forebay_net::{Drop, Loss};
+                use forebay_net::{DropReason, Loss};
                 let why = match it.why {
-                    Loss::Queue(Drop::Early) => 1,
-                    Loss::Queue(Drop::Forced) => 2,
-                    Loss::Queue(Drop::Overflow) => 3,
+                    Loss::Queue(DropReason::Early) => 1,
+                    Loss::Queue(DropReason::Forced) => 2,
+                    Loss::Queue(DropReason::Overflow) => 3,
                     Loss::Random => 5,
                 };
                 let seen = CEvent {

@@ -50,7 +50,7 @@ pub fn write(folder: &Path, rows: &[PacketRow], end: Time) -> io::Result<()> {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use forebay_aqm::Drop;
+    use forebay_aqm::DropReason;
     use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
     use std::fs::File;
@@ -70,7 +70,11 @@ mod tests {
             flow: 0,
         };
         let late = row(9, Fate::Left);
-        let rows = [row(7, Fate::Marked), row(5, Fate::Lost(Drop::Early)), late];
+        let rows = [
+            row(7, Fate::Marked),
+            row(5, Fate::Lost(DropReason::Early)),
+            late,
+        ];
         fs::write(folder.join(STARTS), [0x45; 3 * START_BYTES]).unwrap();
         write(&folder, &rows, Time::from_nanos(8)).unwrap();
         let file = File::open(folder.join(CAPTURE)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_aqm::Drop;
+use forebay_aqm::DropReason;
 use forebay_units::Time;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub(crate) const START_BYTES_U32: u32 = 128;
 pub enum Fate {
     Left,
     Marked,
-    Lost(Drop),
+    Lost(DropReason),
 }
 
 /// A packet that came to the bottleneck.
@@ -49,9 +49,9 @@ impl PacketRow {
         let fate = match self.fate {
             Fate::Left => 0,
             Fate::Marked => 1,
-            Fate::Lost(Drop::Early) => 2,
-            Fate::Lost(Drop::Forced) => 3,
-            Fate::Lost(Drop::Overflow) => 4,
+            Fate::Lost(DropReason::Early) => 2,
+            Fate::Lost(DropReason::Forced) => 3,
+            Fate::Lost(DropReason::Overflow) => 4,
         };
         out.write_all(&self.arrived.as_nanos().to_le_bytes())?;
         out.write_all(&self.left.as_nanos().to_le_bytes())?;
@@ -70,9 +70,9 @@ impl PacketRow {
             fate: match row[22] {
                 0 => Fate::Left,
                 1 => Fate::Marked,
-                2 => Fate::Lost(Drop::Early),
-                3 => Fate::Lost(Drop::Forced),
-                _ => Fate::Lost(Drop::Overflow),
+                2 => Fate::Lost(DropReason::Early),
+                3 => Fate::Lost(DropReason::Forced),
+                _ => Fate::Lost(DropReason::Overflow),
             },
             header_bytes: row[23],
             flow: u32_at(row, 24),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use forebay_aqm::{Drop, Ecn, Packet as DisciplinePacket};
+use forebay_aqm::{DropReason, Ecn, Packet as DisciplinePacket};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
@@ -173,7 +173,7 @@ enum Event {
     Arrives,
     Marked(u8, u8),
     Leaves(PacketRow),
-    Lost(u8, u8, Drop),
+    Lost(u8, u8, DropReason),
     Rate(Rate),
 }
 

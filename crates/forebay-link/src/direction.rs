@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_aqm::{Capacity, Drop, Queue, Sent, Sink};
+use forebay_aqm::{Capacity, DropReason, Queue, Sent, Sink};
 use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
 use forebay_units::{Buffer, ParamError, Rate, Rng, SetPoint, Span, Time};
@@ -425,16 +425,16 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
 struct GivenUp {
     counts: DirectionCounts,
     classes: Classes,
-    given_up: Vec<(Time, Segment, Drop)>,
+    given_up: Vec<(Time, Segment, DropReason)>,
 }
 
 impl Sink<Segment> for GivenUp {
-    fn dropped(&mut self, now: Time, segment: Segment, why: Drop, class: u8) {
+    fn dropped(&mut self, now: Time, segment: Segment, why: DropReason, class: u8) {
         self.classes.dropped(class);
         match why {
-            Drop::Early => self.counts.early_drops += 1,
-            Drop::Forced => self.counts.forced_drops += 1,
-            Drop::Overflow => self.counts.overflow_drops += 1,
+            DropReason::Early => self.counts.early_drops += 1,
+            DropReason::Forced => self.counts.forced_drops += 1,
+            DropReason::Overflow => self.counts.overflow_drops += 1,
         }
         self.given_up.push((now, segment, why));
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_aqm::Drop;
+use forebay_aqm::DropReason;
 use forebay_packets::{dropped_comment, CaptureWriter};
 use forebay_units::{Span, Time};
 
@@ -39,7 +39,7 @@ impl QueueCapture {
         self.write(now, pool, segment, comment);
     }
 
-    pub fn dropped(&mut self, at: Time, pool: &Pool, segment: &Segment, why: Drop) {
+    pub fn dropped(&mut self, at: Time, pool: &Pool, segment: &Segment, why: DropReason) {
         self.write(at, pool, segment, dropped_comment(why));
     }
 

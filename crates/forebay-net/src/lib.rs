@@ -59,7 +59,7 @@ use forebay_sim::{Outgoing, Session};
 use slab::Slab;
 
 pub use drive::{drive, Endpoint, Endpoints};
-pub use forebay_aqm::{Drop, Ecn};
+pub use forebay_aqm::{DropReason, Ecn};
 pub use forebay_scenario::{Options, ScenarioError};
 pub use forebay_sim::{End, Loss};
 pub use forebay_trace::{Metrics, Trace, TrafficMetrics};

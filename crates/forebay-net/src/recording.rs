@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_aqm::{Drop, Ecn};
+use forebay_aqm::{DropReason, Ecn};
 use forebay_packets::{dropped_comment, CaptureWriter};
 use forebay_sim::{End, QueueAction, QueueEvent};
 
@@ -138,11 +138,11 @@ impl Recording {
 }
 
 /// Why a queue has dropped a packet, in the words of docs/your-stack.md.
-fn reason(why: Drop) -> &'static str {
+fn reason(why: DropReason) -> &'static str {
     match why {
-        Drop::Early => "early",
-        Drop::Forced => "forced",
-        Drop::Overflow => "overflow",
+        DropReason::Early => "early",
+        DropReason::Forced => "forced",
+        DropReason::Overflow => "overflow",
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the network does with packets of the caller: times to the nanosecond, every packet back
 //! once, the same events however it is polled.
 
-use forebay_net::{Drop, Ecn, End, Event, Handle, Loss, Network, Options, Span, Time};
+use forebay_net::{DropReason, Ecn, End, Event, Handle, Loss, Network, Options, Span, Time};
 use proptest::prelude::*;
 
 fn options(law: &str, sets: &[(&str, &str)]) -> Options {
@@ -107,7 +107,7 @@ fn a_full_buffer_tells_of_each_packet_that_it_drops() {
         match event {
             Event::Delivered(packet) => came.push(packet.payload.number),
             Event::Lost(packet) => {
-                assert_eq!(packet.why, Loss::Queue(Drop::Overflow));
+                assert_eq!(packet.why, Loss::Queue(DropReason::Overflow));
                 assert_eq!((packet.flow, packet.from), (0, End::Source));
                 // At the queue, as it comes: 100 µs for each before it, and its own.
                 assert_eq!(packet.at, at_us(7_500 + 100 * (packet.payload.number + 1)));
@@ -182,7 +182,9 @@ fn marks_are_for_packets_that_can_be_marked() {
         for event in all(&mut network) {
             match event {
                 Event::Delivered(packet) => marked += u32::from(packet.ecn == Ecn::Ce),
-                Event::Lost(packet) => early += u32::from(packet.why == Loss::Queue(Drop::Early)),
+                Event::Lost(packet) => {
+                    early += u32::from(packet.why == Loss::Queue(DropReason::Early))
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -79,9 +79,9 @@ fn run(network: &mut Network) -> Told {
             }
             Event::Lost(it) => {
                 let why = match it.why {
-                    Loss::Queue(forebay_net::Drop::Early) => "early",
-                    Loss::Queue(forebay_net::Drop::Forced) => "forced",
-                    Loss::Queue(forebay_net::Drop::Overflow) => "overflow",
+                    Loss::Queue(forebay_net::DropReason::Early) => "early",
+                    Loss::Queue(forebay_net::DropReason::Forced) => "forced",
+                    Loss::Queue(forebay_net::DropReason::Overflow) => "overflow",
                     Loss::Random => "random",
                 };
                 told.insert(number(&it.payload), Err(why));

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_aqm::Drop;
+use forebay_aqm::DropReason;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
@@ -18,11 +18,11 @@ use pcap_file::{DataLink, PcapError};
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The comment of a packet that a queue has dropped.
-pub const fn dropped_comment(why: Drop) -> &'static str {
+pub const fn dropped_comment(why: DropReason) -> &'static str {
     match why {
-        Drop::Early => "dropped: early",
-        Drop::Forced => "dropped: forced",
-        Drop::Overflow => "dropped: overflow",
+        DropReason::Early => "dropped: early",
+        DropReason::Forced => "dropped: forced",
+        DropReason::Overflow => "dropped: overflow",
     }
 }
 

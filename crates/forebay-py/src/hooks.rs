@@ -193,7 +193,7 @@ impl PyLaw {
             |py| hook.call1(py, (q, Packet::of(p))),
             |value| match value.cast::<PyString>().ok()?.to_str().ok()? {
                 "pass" => Some(Verdict::Pass),
-                "mark" => Some(Verdict::Mark),
+                "mark" => Some(Verdict::Signal),
                 "drop" => Some(Verdict::Drop),
                 _ => None,
             },
@@ -250,7 +250,7 @@ impl Law for PyLaw {
         match &self.made.on_enqueue {
             Some(hook) => self.verdict("on_enqueue", hook, Queue::of(now, q), p),
             // As `Periodic` has it: the same draws as a law in Rust.
-            None if self.clock.is_some() => Verdict::mark_if(rng.chance(self.probability)),
+            None if self.clock.is_some() => Verdict::signal_if(rng.chance(self.probability)),
             None => Verdict::Pass,
         }
     }

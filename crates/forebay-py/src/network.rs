@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use forebay_aqm::{Drop, Ecn};
+use forebay_aqm::{DropReason, Ecn};
 use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
 use forebay_units::{ParamError, Span, Time};
@@ -179,9 +179,9 @@ impl Network {
                     flow: it.flow,
                     end: name_of(&it.from, &ENDS),
                     why: match it.why {
-                        Loss::Queue(Drop::Early) => "early",
-                        Loss::Queue(Drop::Forced) => "forced",
-                        Loss::Queue(Drop::Overflow) => "overflow",
+                        Loss::Queue(DropReason::Early) => "early",
+                        Loss::Queue(DropReason::Forced) => "forced",
+                        Loss::Queue(DropReason::Overflow) => "overflow",
                         Loss::Random => "random",
                     },
                     payload: it.payload.payload,

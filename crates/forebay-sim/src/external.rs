@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use forebay_aqm::{Drop, Ecn, TrafficClass};
+use forebay_aqm::{DropReason as Drop, Ecn, TrafficClass};
 use forebay_units::{Span, Time};
 
 use crate::ids::FlowId;

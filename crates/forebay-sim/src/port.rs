@@ -1,6 +1,6 @@
 //! A port: a bottleneck, and the link behind it.
 
-use forebay_aqm::{Capacity, Drop, Queue, Sink};
+use forebay_aqm::{Capacity, DropReason as Drop, Queue, Sink};
 use forebay_trace::{Bottleneck, Settings};
 use forebay_units::{Rate, Span, Time};
 

@@ -157,7 +157,10 @@ impl Point<'_> {
 
 impl Index<&str> for Point<'_> {
     type Output = f64;
-    /// The value on the axis of this name, which the law's file has declared a few lines above.
+    /// Returns the value on the axis of this name.
+    ///
+    /// # Panics
+    /// If there is no such axis: the law's file has declared it a few lines above.
     fn index(&self, name: &str) -> &f64 {
         let at = self.axes.iter().position(|axis| axis.name == name);
         &self.values[at.unwrap_or_else(|| panic!("an axis {name}"))]

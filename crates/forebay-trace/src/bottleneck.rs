@@ -1,7 +1,7 @@
 //! A bottleneck and its record: a discipline, the transmitter that it feeds, and what is observed of
 //! both. It is the same in virtual time and in real time; what becomes of packets is the caller's.
 
-use forebay_aqm::{Capacity, Drop, Packet, Queue, Sent, Sink, Transmitter};
+use forebay_aqm::{Capacity, DropReason, Packet, Queue, Sent, Sink, Transmitter};
 use forebay_units::{Rate, Time};
 
 use crate::recorder::{Recorder, Settings};
@@ -23,7 +23,7 @@ pub struct Record<S> {
 }
 
 impl<P: Packet, S: Sink<P>> Sink<P> for Record<S> {
-    fn dropped(&mut self, now: Time, packet: P, why: Drop, class: u8) {
+    fn dropped(&mut self, now: Time, packet: P, why: DropReason, class: u8) {
         self.recorder.dropped(now, why, class);
         if let Some(of) = self.recorder.traffic(now, packet.traffic()) {
             of.dropped_packets += 1;

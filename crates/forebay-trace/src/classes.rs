@@ -129,7 +129,7 @@ pub const CLASS_METRICS: &[Measure] = &[
 mod tests {
     use super::*;
     use crate::{Recorder, Settings};
-    use forebay_aqm::Drop;
+    use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
     fn at(ms: u64) -> Time {
@@ -153,9 +153,9 @@ mod tests {
         {
             recorder.departed(at(ms), 1000, Span::from_millis(sojourn_ms), class);
         }
-        recorder.dropped(at(50), Drop::Early, 1);
-        recorder.dropped(at(50), Drop::Overflow, 1);
-        recorder.dropped(at(5), Drop::Forced, 0);
+        recorder.dropped(at(50), DropReason::Early, 1);
+        recorder.dropped(at(50), DropReason::Overflow, 1);
+        recorder.dropped(at(5), DropReason::Forced, 0);
         recorder.marked(at(60), 0);
         recorder.marked(at(101), 0);
         let trace = recorder.finish(vec![]);

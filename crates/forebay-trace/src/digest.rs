@@ -267,7 +267,7 @@ impl Columns {
 mod tests {
     use super::*;
     use crate::Recorder;
-    use forebay_aqm::Drop;
+    use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
     fn trace(change: impl FnOnce(&mut Trace)) -> u64 {
@@ -280,7 +280,7 @@ mod tests {
         for i in 1..=2 {
             let now = Time::ZERO + Span::from_millis(10 * i);
             recorder.arrived();
-            recorder.dropped(now, Drop::Early, 0);
+            recorder.dropped(now, DropReason::Early, 0);
             recorder.departed(now, 1000, Span::from_millis(i), 0);
             recorder.sample(now, 3, 3000, |out| out("p", f64::NAN));
         }

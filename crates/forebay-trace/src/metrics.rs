@@ -105,7 +105,7 @@ pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
 mod tests {
     use super::*;
     use crate::{FlowTotals, Recorder, Settings, Transfer};
-    use forebay_aqm::Drop;
+    use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
     fn at(ms: u64) -> Time {
@@ -124,8 +124,8 @@ mod tests {
                 recorder.arrived();
             }
             let end = at(10 * (i as u64 + 1));
-            recorder.dropped(end, Drop::Early, 0);
-            recorder.dropped(end, Drop::Overflow, 0);
+            recorder.dropped(end, DropReason::Early, 0);
+            recorder.dropped(end, DropReason::Overflow, 0);
             recorder.marked(end, 0);
             recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)), 0);
             recorder.sample(end, queue, 0, |out| out("p", i as f64));

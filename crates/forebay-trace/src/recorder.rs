@@ -1,6 +1,6 @@
 //! Builds a trace while packets pass.
 
-use forebay_aqm::Drop;
+use forebay_aqm::DropReason;
 use forebay_units::{Rate, Span, Time};
 use hdrhistogram::Histogram;
 
@@ -113,11 +113,11 @@ impl Recorder {
         self.now.arrivals += 1;
     }
 
-    pub fn dropped(&mut self, now: Time, why: Drop, class: u8) {
+    pub fn dropped(&mut self, now: Time, why: DropReason, class: u8) {
         match why {
-            Drop::Early => self.now.early += 1,
-            Drop::Forced => self.now.forced += 1,
-            Drop::Overflow => self.now.overflow += 1,
+            DropReason::Early => self.now.early += 1,
+            DropReason::Forced => self.now.forced += 1,
+            DropReason::Overflow => self.now.overflow += 1,
         }
         if self.in_window(now) {
             if let Some(class) = self.class(class) {

@@ -11,7 +11,9 @@ use forebay_units::{
 
 use crate::band::Band;
 use crate::bands::Bands;
-use crate::discipline::{Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, Sink};
+use crate::discipline::{
+    Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
+};
 use crate::law::Others;
 
 mod ack_filter;
@@ -264,7 +266,7 @@ impl<P: Packet + Send> Cake<P> {
             let tin = &mut self.tins[tin];
             (tin.packets, tin.bytes) = (tin.packets - 1, tin.bytes - bytes);
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - bytes);
-            sink.dropped(now, packet, Drop::Overflow, class);
+            sink.dropped(now, packet, DropReason::Overflow, class);
         }
     }
 
@@ -316,7 +318,7 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         if queue.band.len_packets() > before.0 {
             let useless = self.params.ack_filter.useless(&queue.band);
             if let Some(packet) = useless.and_then(|place| queue.band.remove(place)) {
-                sink.dropped(now, packet, Drop::Forced, class_of(tin));
+                sink.dropped(now, packet, DropReason::Forced, class_of(tin));
             }
         }
         let holds = queue.band.len_packets() > 0;

@@ -10,7 +10,7 @@ use forebay_units::{params, Buffer, ParamError, QueueSite, Rate, Rng, SetPoint, 
 
 use crate::band::Band;
 use crate::discipline::{
-    Departure, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, Sink,
+    Departure, Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
 };
 use crate::law::{Ecn, Others};
 
@@ -154,7 +154,7 @@ impl<P: Packet + Send> DualPi2<P> {
         if coupled > 1.0 && self.params.drop_overload {
             let p_c = (coupled / self.params.coupling).powi(2);
             if self.rng.chance(p_c.min(1.0)) {
-                sink.dropped(now, packet, Drop::Forced, LOW);
+                sink.dropped(now, packet, DropReason::Forced, LOW);
                 return None;
             }
         }
@@ -203,7 +203,7 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
             return self.classic.offer(now, packet, room, CLASSIC, sink);
         }
         if !room {
-            return sink.dropped(now, packet, Drop::Overflow, LOW);
+            return sink.dropped(now, packet, DropReason::Overflow, LOW);
         }
         self.low_bytes += u64::from(bytes);
         self.low.push_back(Waiting {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     impl Sink<Sent> for Count {
-        fn dropped(&mut self, _: Time, _: Sent, _: Drop, _: u8) {
+        fn dropped(&mut self, _: Time, _: Sent, _: DropReason, _: u8) {
             self.dropped += 1;
         }
         fn marked(&mut self, _: Time, _: &Sent, _: u8) {
@@ -343,7 +343,7 @@ mod tests {
     impl Law for Always {
         fn on_dequeue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
             match rng.chance(self.0) {
-                true => Verdict::Mark,
+                true => Verdict::Signal,
                 false => Verdict::Pass,
             }
         }

@@ -10,7 +10,7 @@ use forebay_units::{params, Buffer, Bytes, Packets, ParamError, QueueSite, Rate,
 use crate::band::Band;
 use crate::bands::Bands;
 use crate::discipline::{
-    mix, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, Sink,
+    mix, Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
 };
 use crate::law::Others;
 
@@ -182,7 +182,7 @@ impl<P: Packet + Send> Fq<P> {
             let size = u64::from(packet.bytes());
             (dropped, dropped_bytes) = (dropped + 1, dropped_bytes + size);
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - size);
-            sink.dropped(now, packet, Drop::Overflow, class);
+            sink.dropped(now, packet, DropReason::Overflow, class);
         }
         if let Some(queue) = &mut self.queues[longest] {
             queue.band.trimmed(now, dropped);

@@ -4,7 +4,9 @@
 use forebay_units::{params, Buffer, ParamError, QueueSite, Rate, SetPoint, Time};
 
 use crate::band::Band;
-use crate::discipline::{Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, Sink};
+use crate::discipline::{
+    Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
+};
 
 params! {
     /// The bands share the buffer. An arrival for the high band that finds it full pushes the
@@ -56,7 +58,7 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
             let Some(pushed_out) = self.bands[1].pop_newest() else {
                 break;
             };
-            sink.dropped(now, pushed_out, Drop::Overflow, 1);
+            sink.dropped(now, pushed_out, DropReason::Overflow, 1);
         }
         let room = self.has_room(bytes);
         let class = u8::from(!high);

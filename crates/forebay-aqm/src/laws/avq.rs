@@ -198,7 +198,7 @@ impl Law for Avq {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
         if overflow && p.signal == Signal::Drop && !self.params.count_drops {
-            return Verdict::Mark;
+            return Verdict::Signal;
         }
         // e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet.
         let link = link_bytes_per_s(q);
@@ -206,7 +206,7 @@ impl Law for Avq {
         self.last = now;
         let change = self.params.gamma * link * elapsed_s - f64::from(p.bytes);
         self.queue.adjust(self.params.alpha * change, link);
-        Verdict::mark_if(overflow)
+        Verdict::signal_if(overflow)
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
@@ -290,6 +290,6 @@ mod tests {
             .map(|_| law.on_enqueue(Time::ZERO, &view(0), &packet(1000), &mut rng))
             .collect();
         assert_eq!(verdicts[799], Verdict::Pass);
-        assert_eq!(verdicts[800..], [Verdict::Mark, Verdict::Mark]);
+        assert_eq!(verdicts[800..], [Verdict::Signal, Verdict::Signal]);
     }
 }

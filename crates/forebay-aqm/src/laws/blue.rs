@@ -110,7 +110,7 @@ impl Law for Blue {
     }
 
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
-        Verdict::mark_if(rng.chance(self.probability))
+        Verdict::signal_if(rng.chance(self.probability))
     }
 
     fn on_overflow(&mut self, now: Time, _q: &QueueView) {

@@ -212,7 +212,7 @@ impl Cobalt {
         }
         let mut verdict = Verdict::Pass;
         if due && self.signalling {
-            verdict = Verdict::Mark;
+            verdict = Verdict::Signal;
             count = count.saturating_add(1);
             self.step(count, times.interval);
             overdue = t > self.next;
@@ -281,7 +281,7 @@ impl Law for Cobalt {
         let verdict = self.judge(now.as_nanos(), times, p, rng);
         let drops = match verdict {
             Verdict::Pass => false,
-            Verdict::Mark => p.signal == Signal::Drop,
+            Verdict::Signal => p.signal == Signal::Drop,
             Verdict::Drop => true,
         };
         // The last packet may be marked, never dropped.
@@ -505,18 +505,18 @@ mod tests {
                     let (drop, marked) = kernel.should_drop(at, at - came as i64, ect, &mut same);
                     // "Last packet in queue may be marked, shouldn't be dropped."
                     let drop = drop && !queue.is_empty();
-                    let drops = got == Verdict::Drop || (got == Verdict::Mark && !ect);
+                    let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
                     assert_eq!(drops, drop, "at {now_ns} ns");
                     let spared = queue.is_empty() && got == Verdict::Pass;
                     if !(drop || spared) {
-                        assert_eq!(got == Verdict::Mark, marked, "at {now_ns} ns");
+                        assert_eq!(got == Verdict::Signal, marked, "at {now_ns} ns");
                     }
                     assert_eq!(probed(&*law, "count"), f64::from(kernel.count));
                     assert_eq!(
                         probed(&*law, "p"),
                         f64::from(kernel.p_drop) / 2.0f64.powi(32)
                     );
-                    signals += usize::from(got == Verdict::Mark);
+                    signals += usize::from(got == Verdict::Signal);
                     most_blue = most_blue.max(probed(&*law, "p"));
                     if !drop {
                         break;

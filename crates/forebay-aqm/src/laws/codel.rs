@@ -297,7 +297,7 @@ impl Codel {
                 });
             }
         }
-        Verdict::Mark
+        Verdict::Signal
     }
 
     /// RFC 8289 section 5.5, `deque`: one packet of its loop.
@@ -332,7 +332,7 @@ impl Codel {
                 drops: 1,
             });
         }
-        Verdict::Mark
+        Verdict::Signal
     }
 }
 
@@ -346,7 +346,7 @@ impl Law for Codel {
         let verdict = self.judge(now, q, p);
         let late = self.ce_threshold.is_some_and(|limit| self.delay > limit);
         if late && verdict == Verdict::Pass && p.signal == Signal::Mark {
-            return Verdict::Mark;
+            return Verdict::Signal;
         }
         verdict
     }
@@ -551,7 +551,7 @@ mod tests {
             };
             match law.on_dequeue(now, &q, &p, &mut Rng::new(0, "")) {
                 Verdict::Pass => return (dropped, Some((skb.number, false))),
-                Verdict::Mark if skb.ect => return (dropped, Some((skb.number, true))),
+                Verdict::Signal if skb.ect => return (dropped, Some((skb.number, true))),
                 _ => dropped.push(skb.number),
             }
         }
@@ -639,7 +639,7 @@ mod tests {
         (1000..until_ms)
             .filter(|ms| {
                 let now = Time::ZERO + Span::from_millis(*ms);
-                law.on_dequeue(now, &view(100), &p, &mut Rng::new(0, "")) == Verdict::Mark
+                law.on_dequeue(now, &view(100), &p, &mut Rng::new(0, "")) == Verdict::Signal
             })
             .collect()
     }

@@ -112,7 +112,7 @@ impl Law for EAvq {
             self.window_start = now;
             self.window_bytes = 0.0;
         }
-        Verdict::mark_if(overflow)
+        Verdict::signal_if(overflow)
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

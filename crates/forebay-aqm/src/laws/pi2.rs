@@ -263,7 +263,7 @@ impl Controller for Root {
                 let marked = matches!(ecn, Ecn::Ect1 | Ecn::Ce);
                 return match square(rng) {
                     true => Verdict::Drop,
-                    false if marked => Verdict::Mark,
+                    false if marked => Verdict::Signal,
                     false => Verdict::Pass,
                 };
             }
@@ -271,7 +271,7 @@ impl Controller for Root {
             _ => square(rng),
         };
         match strikes {
-            true => Verdict::Mark,
+            true => Verdict::Signal,
             false => Verdict::Pass,
         }
     }
@@ -424,7 +424,7 @@ mod tests {
         let (mut marks, mut drops) = (0.0, 0.0);
         for _ in 0..200_000 {
             match controller.judge(&view(100), &p, root, &mut rng) {
-                Verdict::Mark => marks += 1.0 / 200_000.0,
+                Verdict::Signal => marks += 1.0 / 200_000.0,
                 Verdict::Drop => drops += 1.0 / 200_000.0,
                 Verdict::Pass => {}
             }

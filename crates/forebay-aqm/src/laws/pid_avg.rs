@@ -20,21 +20,67 @@ use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
 use crate::periodic::{Controller, Periodic, Sample};
 
-/// Declares one of the four: its gains and sampling time are Table 1's.
-macro_rules! averaged {
+pub const P: LawSpec = entry::<PAvgParams>(
+    "p-avg",
+    "P on the average queue: proportional control alone",
+    "p = k_p·e;  e = (avg − target)/buffer",
+)
+.with_goals(PGoals::SPECS);
+
+pub const PI: LawSpec = entry::<PiAvgParams>(
+    "pi-avg",
+    "PI on the average queue: proportional-integral control",
+    "p = k_p·e + k_i·∫e dt;  e = (avg − target)/buffer",
+)
+.with_goals(PiGoals::SPECS);
+
+pub const PD: LawSpec = entry::<PdAvgParams>(
+    "pd-avg",
+    "PD on the average queue: proportional-derivative control",
+    "p = k_p·e + k_d·de/dt;  e = (avg − target)/buffer",
+)
+.with_goals(PidGoals::SPECS);
+
+pub const PID: LawSpec = entry::<PidAvgParams>(
+    "pid-avg",
+    "PID on the average queue: proportional-integral-derivative control",
+    "p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = (avg − target)/buffer",
+)
+.with_goals(PidGoals::SPECS);
+
+const fn entry<L: AveragedLaw>(
+    kind: &'static str,
+    title: &'static str,
+    equation: &'static str,
+) -> LawSpec {
+    LawSpec::of::<L>(kind, title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1")
+        .with_equation(equation)
+        .with_search(|conditions| Search::Space(space(conditions, L::GAINS)))
+}
+
+/// One of the four laws: the parameters that all of them have, and its own gains.
+trait AveragedLaw: Params + LinearLaw + FixedPointLaw + Send + Sync + 'static {
+    /// Names of its gains.
+    const GAINS: &'static [&'static str];
+
+    fn target(&self) -> SetPoint;
+
+    /// Returns the controller at its start.
+    fn averaged(&self, site: &Site) -> Averaged;
+
+    /// Returns the law with another target and with those of these gains that it has.
+    fn with_gains(&self, target: SetPoint, gains: &Gains) -> Self;
+
+    /// Applies the design rule: gains per packet, and why these.
+    fn rule(goals: &ParamValues, point: &OperatingPoint) -> Ruled;
+}
+
+/// Declares the parameters of one of the four: its gains and sampling time are Table 1's.
+macro_rules! averaged_params {
     (
-        $law:ident, $params:ident, $kind:literal, $title:literal, $equation:literal,
-        every $interval:expr, by $goals:ident::$rule:ident,
+        $params:ident every $interval:expr, by $goals:ident::$rule:ident,
         { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
     ) => {
-        pub const $law: LawSpec =
-            LawSpec::of::<$params>($kind, $title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1")
-                .with_equation($equation)
-                .with_goals($goals::SPECS)
-                .with_search(|conditions| {
-                    Search::Space(space(conditions, &[$( stringify!($gain) ),+]))
-                });
-
         params! {
             /// A controller of the averaged queue; gains act on (average − target)/buffer.
             pub struct $params {
@@ -55,72 +101,13 @@ macro_rules! averaged {
             }
         }
 
-        impl ConfiguredLaw for $params {
-            fn check(&self, site: &Site) -> Result<(), ParamError> {
-                needs_packet_buffer("target", self.target, site)?;
-                fits_buffer("target", self.target, site)
+        impl AveragedLaw for $params {
+            const GAINS: &'static [&'static str] = &[$( stringify!($gain) ),+];
+
+            fn target(&self) -> SetPoint {
+                self.target
             }
 
-            fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
-                self.check(site)?;
-                Ok(Box::new(Periodic::new(self.averaged(site))))
-            }
-
-            fn set_point(&self) -> Option<SetPoint> {
-                Some(self.target)
-            }
-
-            fn theory(&self) -> Option<&dyn LinearLaw> {
-                Some(self)
-            }
-
-            fn kernel(&self) -> Option<&dyn FixedPointLaw> {
-                Some(self)
-            }
-        }
-
-        impl FixedPointLaw for $params {
-            fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
-                self.averaged(site).twin(site)
-            }
-        }
-
-        impl LinearLaw for $params {
-            fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-                self.averaged(site).linear(point, site)
-            }
-
-            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
-                let (gains, note) = $goals::read(goals)?.$rule(&request.point)?;
-                let mut designed = self.clone();
-                designed.target = request.set_point;
-                // The law divides its error by the buffer.
-                $( designed.$gain = gains.$gain * request.site.buffer_pkts; )+
-                designed.check(&request.site)?;
-                let per_packet = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
-                let has = |name| [$( stringify!($gain) ),+].contains(&name);
-                Ok(Some(Design::of(
-                    vec![$( (stringify!($gain), designed.$gain) ),+],
-                    &designed,
-                    &["target", "w_q", $( stringify!($gain), )+ "interval"],
-                    vec![
-                        note,
-                        format!(
-                            "Per packet that is {}; the law takes it times the buffer, {} packets.",
-                            per_packet
-                                .iter()
-                                .filter(|(name, _)| has(*name))
-                                .map(|(name, gain)| format!("{name} = {gain:.4e}"))
-                                .collect::<Vec<_>>()
-                                .join(", "),
-                            request.site.buffer_pkts,
-                        ),
-                    ],
-                )))
-            }
-        }
-
-        impl $params {
             fn averaged(&self, site: &Site) -> Averaged {
                 let mut gains = Gains::default();
                 $( gains.$gain = self.$gain; )+
@@ -136,24 +123,47 @@ macro_rules! averaged {
                     state: Difference::default(),
                 }
             }
+
+            fn with_gains(&self, target: SetPoint, gains: &Gains) -> Self {
+                let mut law = self.clone();
+                law.target = target;
+                $( law.$gain = gains.$gain; )+
+                law
+            }
+
+            fn rule(goals: &ParamValues, point: &OperatingPoint) -> Ruled {
+                $goals::read(goals)?.$rule(point)
+            }
+        }
+
+        impl LinearLaw for $params {
+            fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+                self.averaged(site).linear(point, site)
+            }
+
+            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+                design(self, request, goals)
+            }
+        }
+
+        impl FixedPointLaw for $params {
+            fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+                self.averaged(site).twin(site)
+            }
         }
     };
 }
 
-averaged! {
-    P, PAvgParams, "p-avg", "P on the average queue: proportional control alone",
-    "p = k_p·e;  e = (avg − target)/buffer",
-    every Span::from_millis(75), by PGoals::rule,
+averaged_params! {
+    PAvgParams every Span::from_millis(75), by PGoals::rule,
     {
         /// Proportional gain.
         k_p = 4.0832e-5;
     }
 }
 
-averaged! {
-    PI, PiAvgParams, "pi-avg", "PI on the average queue: proportional-integral control",
-    "p = k_p·e + k_i·∫e dt;  e = (avg − target)/buffer",
-    every Span::from_micros(6800), by PiGoals::rule,
+averaged_params! {
+    PiAvgParams every Span::from_micros(6800), by PiGoals::rule,
     {
         /// Proportional gain.
         k_p = 1.741e-4;
@@ -162,10 +172,8 @@ averaged! {
     }
 }
 
-averaged! {
-    PD, PdAvgParams, "pd-avg", "PD on the average queue: proportional-derivative control",
-    "p = k_p·e + k_d·de/dt;  e = (avg − target)/buffer",
-    every Span::from_millis(10), by PidGoals::pd_rule,
+averaged_params! {
+    PdAvgParams every Span::from_millis(10), by PidGoals::pd_rule,
     {
         /// Proportional gain.
         k_p = 2e-4;
@@ -174,11 +182,8 @@ averaged! {
     }
 }
 
-averaged! {
-    PID, PidAvgParams, "pid-avg",
-    "PID on the average queue: proportional-integral-derivative control",
-    "p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = (avg − target)/buffer",
-    every Span::from_millis(20), by PidGoals::rule,
+averaged_params! {
+    PidAvgParams every Span::from_millis(20), by PidGoals::rule,
     {
         /// Proportional gain.
         k_p = 1.44924e-3;
@@ -187,6 +192,58 @@ averaged! {
         /// Derivative gain, in seconds.
         k_d = 1.07e-4;
     }
+}
+
+impl<L: AveragedLaw> ConfiguredLaw for L {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        needs_packet_buffer("target", self.target(), site)?;
+        fits_buffer("target", self.target(), site)
+    }
+
+    fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
+        self.check(site)?;
+        Ok(Box::new(Periodic::new(self.averaged(site))))
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        Some(self.target())
+    }
+
+    fn theory(&self) -> Option<&dyn LinearLaw> {
+        Some(self)
+    }
+
+    fn kernel(&self) -> Option<&dyn FixedPointLaw> {
+        Some(self)
+    }
+}
+
+fn design<L: AveragedLaw>(law: &L, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
+    let (per_packet, note) = L::rule(goals, &request.point)?;
+    // The law divides its error by the buffer.
+    let buffer_pkts = request.site.buffer_pkts;
+    let gains = per_packet.times(buffer_pkts);
+    let designed = law.with_gains(request.set_point, &gains);
+    designed.check(&request.site)?;
+    let named = |gains: &Gains| {
+        let all = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
+        all.into_iter().filter(|(name, _)| L::GAINS.contains(name))
+    };
+    let words: Vec<String> = named(&per_packet)
+        .map(|(name, gain)| format!("{name} = {gain:.4e}"))
+        .collect();
+    Ok(Some(Design::of(
+        named(&gains).collect(),
+        &designed,
+        &[&["target", "w_q"], L::GAINS, &["interval"]].concat(),
+        vec![
+            note,
+            format!(
+                "Per packet that is {}; the law takes it times the buffer, {buffer_pkts} packets.",
+                words.join(", "),
+            ),
+        ],
+    )))
 }
 
 /// Search space of the law with these gains; they act on an error relative to the buffer.
@@ -217,6 +274,14 @@ struct Gains {
 }
 
 impl Gains {
+    fn times(&self, factor: f64) -> Gains {
+        Gains {
+            k_p: self.k_p * factor,
+            k_i: self.k_i * factor,
+            k_d: self.k_d * factor,
+        }
+    }
+
     /// bigdeli eq. (5); its b1 has lost the plus sign before 2K_D/T_s.
     fn digital(&self, interval: Span) -> Coefficients {
         Coefficients::pid(self.k_p, self.k_i, self.k_d, interval.as_secs_f64())

@@ -460,7 +460,7 @@ impl Law for Red {
             self.probability = 1.0;
             self.count = 0.0;
             return match self.params.mark_above {
-                true => Verdict::Mark,
+                true => Verdict::Signal,
                 false => Verdict::Drop,
             };
         }
@@ -473,7 +473,7 @@ impl Law for Red {
         self.probability = self.base_probability();
         if rng.chance(self.spaced(self.probability, p.bytes)) {
             self.count = 0.0;
-            return Verdict::Mark;
+            return Verdict::Signal;
         }
         Verdict::Pass
     }
@@ -570,7 +570,7 @@ mod tests {
 
     #[test]
     fn above_the_upper_threshold_it_drops_or_marks_as_it_is_told() {
-        for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Mark)] {
+        for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
             let mut r = red(|p| {
                 p.gentle = false;
                 p.mark_above = marks;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use forebay_aqm::{Drop, Ecn};
+use forebay_aqm::{DropReason, Ecn};
 use forebay_units::{Fnv1a, Rate, Span, Time};
 use nix::libc;
 
@@ -184,7 +184,7 @@ impl Kernels {
                 bytes: came.bytes,
                 traffic: came.traffic,
                 class: 0,
-                fate: Fate::Lost(Drop::Early),
+                fate: Fate::Lost(DropReason::Early),
                 header_bytes: came.header_bytes,
                 flow: came.flow,
             };

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_aqm::{Drop, HeldPacket, Queue, Sink, Transmitter};
+use forebay_aqm::{DropReason, HeldPacket, Queue, Sink, Transmitter};
 use forebay_packets::ip::{self, Headers};
 use forebay_scenario::{LawChoice, Scenario};
 use forebay_units::{Buffer, ParamError, Rate, Time};
@@ -33,10 +33,10 @@ const FETCHED_PKTS: usize = 4;
 
 /// Takes what the queue gives up.
 #[derive(Default)]
-struct HeldDrops(Vec<(Time, Waiting, Drop, u8)>);
+struct HeldDrops(Vec<(Time, Waiting, DropReason, u8)>);
 
 impl Sink<Waiting> for HeldDrops {
-    fn dropped(&mut self, now: Time, packet: Waiting, why: Drop, class: u8) {
+    fn dropped(&mut self, now: Time, packet: Waiting, why: DropReason, class: u8) {
         self.0.push((now, packet, why, class));
     }
     fn marked(&mut self, _now: Time, _packet: &Waiting, _class: u8) {}

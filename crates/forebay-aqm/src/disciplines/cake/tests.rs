@@ -46,7 +46,7 @@ impl Packet for Sent {
 struct Count(u32);
 
 impl Sink<Sent> for Count {
-    fn dropped(&mut self, _: Time, _: Sent, _: Drop, _: u8) {
+    fn dropped(&mut self, _: Time, _: Sent, _: DropReason, _: u8) {
         self.0 += 1;
     }
     fn marked(&mut self, _: Time, _: &Sent, _: u8) {}
