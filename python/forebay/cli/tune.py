@@ -2,123 +2,127 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from forebay._base import signals
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, command_line
+from forebay.cli.invocation import Invocation, command_line, print_errors, print_json
 from forebay.cli.main import FAILED
-from forebay.cli.options import (
-    Laws,
-    Packet,
-    ReportOptions,
-    RunOptions,
-    ScenarioKeys,
-    Tcp,
-    console,
-)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from forebay.tuning.estimate import Estimate
     from forebay.tuning.tuning import Tuning
 
 
-@with_options
-def tune(
-    *,
-    rtt: str,
-    flows: str,
-    rate: str | None = None,
-    trace: str | None = None,
-    goal: str = "balance",
-    law: Laws = None,
-    set_: ScenarioKeys = None,
-    for_: str | None = None,
-    gains: str = "paper",
-    thorough: bool = False,
-    tcp: Tcp = "reno",
-    packet: Packet = "1000B",
-    buffer: str | None = None,
-    seeds: int = 10,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    output: ReportOptions,
-    making: RunOptions,
-) -> None:
-    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+@dataclass(frozen=True, kw_only=True)
+class RangeOptions:
+    """The range of links, and their traffic.
 
     rtt: Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows.
     flows: Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows.
     rate: Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace.
     trace FILE: File of a recorded link, as `rate_trace` of a scenario: gains hold over the rates
         that it has, and packets run over the recording.
+    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
+        out.
+    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    """
+
+    rtt: str
+    flows: str
+    rate: str | None = None
+    trace: str | None = None
+    tcp: options.Tcp = "reno"
+    packet: options.Packet = "1000B"
+    buffer: str | None = None
+    set_: options.ScenarioKeys = None
+
+
+@with_options
+def tune(
+    *,
+    links: RangeOptions,
+    goal: str = "balance",
+    law: options.Laws = None,
+    for_: str | None = None,
+    gains: str = "paper",
+    thorough: bool = False,
+    seeds: int = 10,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    output: options.ReportOptions,
+    making: options.RunOptions,
+) -> None:
+    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+
     goal: delay: least delay, giving up at most 20 % of the goodput anywhere in the range; balance,
         throughput: a delay that moves least, giving up at most 10 % or 5 %.
     law: Choose from this law; all of `forebay laws` if none is given.
-    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
     for_ WHAT: Choose among what a router has: linux for Linux's qdiscs, attach also for the laws
         that `forebay attach` installs; any law if it is left out.
     thorough: Search each law for all three goals, which takes three times as long; the goal that
         is asked for alone if it is left out.
     gains: What the laws beside the choice have: paper, or auto for what their design rules give
         for the ranges.
-    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
-        out.
     seeds N: Packet runs that test the chosen law, at each corner.
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay._base import progress, quantities
-    from forebay.tuning import findings, page, tuning
+    from forebay._base import progress
+    from forebay.tuning import page, tuning
 
-    command = command_line()
-    call = Invocation.begun(output, "tune", command, numbers=page.JSON)
-    out = call.folder
+    call = Invocation.begun(output, "tune", command_line(), numbers=page.JSON)
     with progress.stages() as watch:
         result = tuning.tune(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
-            tcp, set_ or (), gains, for_=for_ or "", thorough=thorough, watch=watch,
-            announce=_announce, store=call.store(making),
+            links.rate, links.rtt, links.flows, goal, law or (), links.packet, links.buffer, seeds,
+            seed, making.threads, links.trace, links.tcp, links.set_ or (), gains, for_=for_ or "",
+            thorough=thorough, watch=watch, announce=_announce, store=call.store(making),
         )  # fmt: skip
-    # Hours of runs: they are on the disk before anything is made of them.
-    writes = out is not None and bool(result.searched)
-    told = findings.numbers(result)
-    if out is not None and writes:
-        page.write_numbers(told, out, command)
-    told["reasons"] = findings.reasons(result, told)
-    if call.as_json:
-        print(json.dumps(quantities.finite(told)))
-    elif result.screened:
-        _show(told, page.commands(result, out) if out is not None else [])
-    if out is not None and writes:
-        page.write_numbers(told, out, command)
-        with (
-            call.drawing(f"{out / page.JSON} has the numbers"),
-            progress.status("writing the page"),
-        ):
-            page.write_files(result, told, out, command)
-        if result.chosen is not None:
-            call.tell("Page", out / page.PAGE)
+    _report(result, call)
     if result.error is not None:
         # No input is at fault, whatever the error says.
         own = isinstance(result.error, ScenarioError)
         raise RuntimeError(result.faults[-1]) if own else result.error
-    for fault in result.faults:
-        print(fault, file=sys.stderr)
+    print_errors(result.faults)
     if result.interrupted:
-        print(f"interrupted: {_done(result)}", file=sys.stderr)
+        print_errors([f"interrupted: {_done(result)}"])
         raise typer.Exit(signals.status())
     if result.faults:
         raise typer.Exit(FAILED)
-    if out is not None and result.searched:
-        call.show(out / page.PAGE)
+    if call.folder is not None and result.searched:
+        call.show(call.folder / page.PAGE)
+
+
+def _report(result: Tuning, call: Invocation) -> None:
+    """Write the numbers, print the recommendation, and draw the page."""
+    from forebay._base import quantities
+    from forebay.tuning import findings, page
+
+    out = call.folder if result.searched else None
+    numbers = findings.numbers(result)
+    if out is not None:
+        # Hours of runs: they are on the disk before anything is made of them.
+        page.write_numbers(numbers, out, call.command)
+    numbers["reasons"] = findings.reasons(result, numbers)
+    if call.as_json:
+        print_json(quantities.finite(numbers))
+    elif result.screened:
+        _show(numbers, page.commands(result, call.folder) if call.folder is not None else [])
+    if out is not None:
+        page.write_numbers(numbers, out, call.command)
+        with call.drawing(f"{out / page.JSON} has the numbers", "writing the page"):
+            page.write_files(result, numbers, out, call.command)
+        if result.chosen is not None:
+            call.tell("Page", out / page.PAGE)
 
 
 def _announce(expected: Estimate) -> None:
@@ -127,11 +131,12 @@ def _announce(expected: Estimate) -> None:
 
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
-    print(
-        f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
-        f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
-        f"{expected.simulated_s:g} s for {expected.laws} laws",
-        file=sys.stderr,
+    print_errors(
+        [
+            f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
+            f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
+            f"{expected.simulated_s:g} s for {expected.laws} laws"
+        ]
     )
 
 
@@ -150,83 +155,67 @@ def _done(result: Tuning) -> str:
 
 
 def _show(recommendation: dict[str, Any], commands: Sequence[str]) -> None:
-    screen = console(100)
-    # Whoever sets up a router reads the choice and its commands first.
+    """Print the recommendation: the choice and a router's commands first, then the reasons."""
+    screen = options.console(100)
     first, *paragraphs = recommendation["reasons"]
     screen.print(first, markup=False)
     screen.print()
-    _show_router(recommendation)
+    _show_router(screen, recommendation)
     if recommendation["candidates"]:
         _show_choices(recommendation)
     for paragraph in paragraphs:
         screen.print(paragraph, markup=False)
         screen.print()
-    if not commands or not recommendation["toml"]:
-        return
-    screen.print("The law for a scenario:")
-    screen.print()
-    for line in recommendation["toml"].splitlines():
-        screen.print(f"    {line}", markup=False)
-    screen.print()
-    screen.print("To run it:")
-    for command in commands:
-        screen.print(f"    {command}", markup=False, soft_wrap=True)
-    screen.print()
+    if commands and recommendation["toml"]:
+        screen.print("The law for a scenario:")
+        screen.print()
+        for line in recommendation["toml"].splitlines():
+            screen.print(f"    {line}", markup=False)
+        screen.print()
+        options.print_indented(screen, "To run it:", commands)
 
 
-def _show_router(recommendation: dict[str, Any]) -> None:
+def _show_router(screen: Console, recommendation: dict[str, Any]) -> None:
     """Print the commands that set up a router; without any, that no Linux has the law."""
-    screen = console(100)
-    blocks = {"On a router with Linux:": recommendation["router"]}
-    if recommendation["attach"]:
-        blocks["With Forebay on the router, where it can be changed and watched:"] = [
-            recommendation["attach"]
-        ]
-    for heading, lines in blocks.items():
-        if lines:
-            screen.print(heading)
-            for line in lines:
-                screen.print(f"    {line}", markup=False, soft_wrap=True)
-            screen.print()
-    if recommendation["law"] and not recommendation["router"] and not recommendation["for"]:
-        has = (
-            "has no qdisc"
-            if recommendation["attach"]
-            else "has no qdisc, and forebay attach no program,"
-        )
-        screen.print(
-            f"Linux {has} for {recommendation['law']}; --for linux chooses among what a router has."
-        )
+    attach, law = recommendation["attach"], recommendation["law"]
+    options.print_indented(screen, "On a router with Linux:", recommendation["router"])
+    options.print_indented(
+        screen,
+        "With Forebay on the router, where it can be changed and watched:",
+        [attach] if attach else [],
+    )
+    if law and not recommendation["router"] and not recommendation["for"]:
+        has = "has no qdisc" if attach else "has no qdisc, and forebay attach no program,"
+        screen.print(f"Linux {has} for {law}; --for linux chooses among what a router has.")
         screen.print()
 
 
-def _show_choices(told: dict[str, Any]) -> None:
-    from forebay._base import terminal_table
-    from forebay._base.terminal_table import Column, RowGroup
+def _show_choices(recommendation: dict[str, Any]) -> None:
+    """Print a row for each choice."""
+
+    from rich.text import Text
+
+    from forebay._base.terminal_table import Column
     from forebay.tuning import findings
 
     columns = [
-        Column("", sentence=True),
-        Column("set-point"),
-        Column("deviation", "ms"),
-        Column("95th pct.", "ms"),
-        Column("goodput", "% of best"),
+        *(Column("", sentence=True), Column("set-point"), Column("deviation", "ms")),
+        *(Column("95th pct.", "ms"), Column("goodput", "% of best")),
     ]
-    rows = [
-        [
-            Text(label, style="bold") if row["chosen"] else label
-            for label in (
-                f"{row['label']} (chosen)" if row["chosen"] else row["label"],
-                row["set_point"],
-                in_figures(1e3 * row["worst_deviation_s"]),
-                in_figures(1e3 * row["worst_delay_p95_s"]),
-                f"{100 * row['goodput_of_best']:.1f}",
-            )
-        ]
-        for row in findings.choices(told["candidates"])
-    ]
-    screen = console(100)
-    title = f"Choices, {findings.choices_are(told)}"
-    terminal_table.show(screen, columns, [RowGroup(rows, title)])
+
+    def row(choice: dict[str, Any]) -> list[Text]:
+        style = "bold" if choice["chosen"] else ""
+        cells = (
+            f"{choice['label']} (chosen)" if choice["chosen"] else choice["label"],
+            choice["set_point"],
+            in_figures(1e3 * choice["worst_deviation_s"]),
+            in_figures(1e3 * choice["worst_delay_p95_s"]),
+            f"{100 * choice['goodput_of_best']:.1f}",
+        )
+        return [Text(cell, style) for cell in cells]
+
+    rows = [row(choice) for choice in findings.choices(recommendation["candidates"])]
+    title = f"Choices, {findings.choices_are(recommendation)}"
+    screen = options.print_table(columns, rows, width=100, title=title)
     screen.print(Text(findings.NAMES_SAY, style="dim"))
     screen.print()

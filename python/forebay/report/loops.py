@@ -1,4 +1,4 @@
-"""Pictures of one loop, and of the loops over a range of links: Bode, Nyquist, Nichols, step, roots.
+"""Pictures of one loop and of the loops of a range: Bode, Nyquist, Nichols, step, roots.
 
 A picture of a range shades where each curve may be, and has the middle of the range as a line.
 """
