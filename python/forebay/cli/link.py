@@ -84,7 +84,7 @@ class LinkOutput:
     out: Path | None = None
     no_report: NoReport = False
     open_: OpenPage = False
-    watch: bool = False
+    watch: Annotated[bool, typer.Option()] = False
     metrics: str | None = None
     control: Path | None = None
     pcap: Path | None = None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -78,31 +76,13 @@ def render_all(
     `watch` hears of the progress. room: letters that all SVGs together may have.
     """
     start = time.monotonic()
-    with _collected() as collect:
-        for done, figure in enumerate(figures):
-            if watch:
-                elapsed_s = time.monotonic() - start
-                watch(Progress(done / len(figures), done, len(figures), elapsed_s))
-            for name, data in figure.render(room).items():
-                (folder / name).write_bytes(data)
-            room -= len(figure.svg)
-            collect()
-
-
-@contextmanager
-def _collected() -> Iterator[Callable[[], int]]:
-    """Collects garbage only where it is told to. A figure is thousands of objects in cycles, among
-    which Python looks for garbage again and again: a seventh of the drawing."""
-    if not gc.isenabled():
-        yield gc.collect
-        return
-    gc.disable()
-    gc.freeze()
-    try:
-        yield gc.collect
-    finally:
-        gc.unfreeze()
-        gc.enable()
+    for done, figure in enumerate(figures):
+        if watch:
+            elapsed_s = time.monotonic() - start
+            watch(Progress(done / len(figures), done, len(figures), elapsed_s))
+        for name, data in figure.render(room).items():
+            (folder / name).write_bytes(data)
+        room -= len(figure.svg)
 
 
 #: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
