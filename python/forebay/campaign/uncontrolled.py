@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import control  # type: ignore[import-untyped]
     import numpy as np
     from numpy.typing import NDArray
 
@@ -61,21 +60,14 @@ def without_control(point: OperatingPoint) -> SecondOrder:
     return SecondOrder(omega_n, xi, 1 / (1 + point.gain_at_rest))
 
 
-def rational(point: OperatingPoint) -> control.TransferFunction:
-    """The plant without its delay, for python-control."""
-    import control
-
-    p1, p2 = point.tcp_pole, point.queue_pole
-    return control.tf([point.plant_gain], [1, p1 + p2, p1 * p2])
-
-
 def unit_step(
     point: OperatingPoint, duration_s: float, points: int = 4000
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(t, q) of that loop after a unit step (pi-pd figure 3)."""
-    import control
+    """Return (t, q) of that loop after a unit step (pi-pd figure 3)."""
     import numpy as np
+    from scipy import signal
 
+    p1, p2, gain = point.tcp_pole, point.queue_pole, point.plant_gain
+    loop = signal.lti([gain], [1, p1 + p2, p1 * p2 + gain])
     time_s = np.linspace(0, duration_s, points)
-    answer = control.step_response(control.feedback(rational(point), 1), time_s)
-    return answer.time, answer.outputs
+    return time_s, loop.step(T=time_s)[1]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FAILED, BAD_INPUT = 1, 2
 #: Set by the shell that asks what it may offer.
 COMPLETES = "_FOREBAY_COMPLETE"
+#: Packages that few need, by their modules: the extras of pyproject.toml.
+EXTRAS = {"control": "control>=0.10.1,<0.11", "prometheus_client": "prometheus-client>=0.21,<1"}
 #: It passes signals on to its program.
 PASSES_ON = "link"
 
@@ -130,6 +132,12 @@ def _run(arguments: list[str]) -> int:
         if line:
             print(line, file=sys.stderr)
         return BAD_INPUT
+    except ModuleNotFoundError as error:
+        package = EXTRAS.get(str(error.name).partition(".")[0])
+        if package is None:
+            raise
+        print(f'forebay: this needs another package: pip install "{package}"', file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         # The reader of our output has gone, and there is nothing else to do.
         output.close(sys.stdout)
