@@ -68,7 +68,7 @@ def unit_step(
     from scipy import signal
 
     p1, p2, gain = point.tcp_pole, point.queue_pole, point.plant_gain
-    loop = signal.TransferFunction([gain], [1, p1 + p2, p1 * p2 + gain])
+    loop = ([gain], [1.0, p1 + p2, p1 * p2 + gain])
     time_s = np.linspace(0, duration_s, points)
     _, queue = signal.step(loop, T=time_s)
     return time_s, np.asarray(queue, float)
