@@ -59,7 +59,7 @@ def validate(
     file: list[Path],
     /,
     *,
-    given: options.ScenarioOptions,
+    overrides: options.ScenarioOptions,
     repeats: options.AtLeastOne = 3,
     attempts: options.AtLeastOne = 3,
     links: options.AtLeastOne = 1,
@@ -91,21 +91,21 @@ def validate(
 
     call = Invocation.begun(output, None, command_line(), page=page)
     names = [name.strip() for name in engines.split(",")]
-    made = validation.validate(
-        file, given.law, given.set_ or (), given.seeds, repeats, attempts, links, void_lateness,
+    outcome = validation.validate(
+        file, overrides.law, overrides.set_ or (), overrides.seeds, repeats, attempts, links, void_lateness,
         void_rate, lambda runs: progress.bar(what=f"{runs} runs"), names,
     )  # fmt: skip
-    if made.comparisons:
-        _report(made.comparisons, call, (void_lateness, void_rate))
-    if made.failure:
-        print_errors([f"forebay validate: {made.failure}"])
-    if made.interrupted or made.failure:
+    if outcome.comparisons:
+        _report(outcome.comparisons, call, (void_lateness, void_rate))
+    if outcome.failure:
+        print_errors([f"forebay validate: {outcome.failure}"])
+    if outcome.interrupted or outcome.failure:
         raise stopped(
-            made.finished,
-            made.wanted,
-            interrupted=made.interrupted,
-            reported=bool(made.comparisons),
-            what=f"{made.reference} run",
+            outcome.finished,
+            outcome.wanted,
+            interrupted=outcome.interrupted,
+            reported=bool(outcome.comparisons),
+            what=f"{outcome.reference} run",
         )
 
 

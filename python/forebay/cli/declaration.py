@@ -39,19 +39,27 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     groups: dict[str, Any] = {
-        it.name: it.annotation for it in declared if is_dataclass(it.annotation)
+        parameter.name: parameter.annotation
+        for parameter in declared
+        if is_dataclass(parameter.annotation)
     }
     names = [field.name for group in groups.values() for field in fields(group)]
-    about, texts = _described(command, [it.name for it in declared] + names)
+    about, texts = _described(command, [parameter.name for parameter in declared] + names)
     parameters: list[inspect.Parameter] = []
-    for it in declared:
-        if it.name in groups:
-            parameters += _of_group(groups[it.name], texts)
+    for parameter in declared:
+        if parameter.name in groups:
+            parameters += _of_group(groups[parameter.name], texts)
         else:
-            argument = it.kind is inspect.Parameter.POSITIONAL_ONLY
-            text = texts.get(it.name, OptionText())
-            parameters.append(_parameter(it.name, it.annotation, it.default, text, argument))
-    arguments = [it.name for it in declared if it.kind is inspect.Parameter.POSITIONAL_ONLY]
+            argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+            text = texts.get(parameter.name, OptionText())
+            parameters.append(
+                _parameter(parameter.name, parameter.annotation, parameter.default, text, argument)
+            )
+    arguments = [
+        parameter.name
+        for parameter in declared
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
@@ -125,7 +133,7 @@ def _parameter(
     option.help = text.help or option.help
     if Path in kinds and not is_argument:
         option.parser = path
-    several = any(get_origin(it) is list for it in kinds)
+    several = any(get_origin(kind) is list for kind in kinds)
     if several and option.help and not is_argument and not option.help.endswith(SEVERAL):
         option.help += f" {SEVERAL}"
     return inspect.Parameter(

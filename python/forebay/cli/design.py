@@ -183,7 +183,7 @@ def stability_map(
     points: Annotated[int, typer.Option(min=2, max=2000)] = 200,
     simulate: Annotated[int, typer.Option(min=0, max=20)] = 5,
     output: options.OutputOptions,
-    kept: options.StoreOptions,
+    stored: options.StoreOptions,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
@@ -205,7 +205,7 @@ def stability_map(
     from forebay.experiment import store_choice as choice
 
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
-    store = choice.store(kept.store, without=kept.no_store) if simulate else None
+    store = choice.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
         law, rate, flows, rtt, packet, buffer, options.settings(set_), l4s_flows, points,
         simulate, store, windows, tcp,
@@ -224,8 +224,8 @@ def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> N
         windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
         share = 100 * counts["stable"] / cells
         print(f"{law}{windows}: stable in {share:.0f} % of the map")
-        for what, number in counts.items():
-            print(f"  {number:,} of {cells:,} cells: {what}")
+        for reason, number in counts.items():
+            print(f"  {number:,} of {cells:,} cells: {reason}")
         if drawn.oscillation:
             print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
             _show_packets(drawn, axis)

@@ -89,7 +89,9 @@ def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecor
     """
     from forebay.control import queue_records
 
-    queues = [it for it in queue_records.read_records(trace, interval_s) if name in it.name]
+    queues = [
+        queue for queue in queue_records.read_records(trace, interval_s) if name in queue.name
+    ]
     if not queues:
         raise ScenarioError(f'--only: found no queue with "{name}", allowed: part of a name')
     sums = [queue for queue in queues if queue.children]

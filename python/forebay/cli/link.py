@@ -68,7 +68,7 @@ def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkOutput:
-    """What a run on a link shows and leaves.
+    """Output of a run on a link.
 
     out DIR: Folder for the report, samples and metrics.
     watch: Show the queue while traffic runs, and change the link with keys; what COMMAND and
@@ -142,10 +142,12 @@ def link(
                 "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
                 "terminal, which leaves none for a shell"
             )
-        with tempfile.TemporaryFile() as kept:
-            observed = _observed(settings, words, server, output, f"/proc/self/fd/{kept.fileno()}")
-            kept.seek(0)
-            shutil.copyfileobj(kept, sys.stdout.buffer)
+        with tempfile.TemporaryFile() as shown_later:
+            observed = _observed(
+                settings, words, server, output, f"/proc/self/fd/{shown_later.fileno()}"
+            )
+            shown_later.seek(0)
+            shutil.copyfileobj(shown_later, sys.stdout.buffer)
             sys.stdout.flush()
     else:
         observed = _observed(settings, words, server, output, None)
@@ -234,7 +236,7 @@ def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
 
 
 def _say(line: str) -> None:
-    # The programs write to the same terminal: a line is not kept back.
+    # The programs write to the same terminal: a line is not shown_later back.
     print(f"forebay link: {line}", file=sys.stderr, flush=True)
 
 

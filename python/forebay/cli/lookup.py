@@ -60,7 +60,7 @@ def queues(name: QueueNames = None, /, *, as_json: bool = False) -> None:
 
 def _law_example(law: RegistryEntry) -> str:
     """Return a command that runs a law, with a parameter of its own at its default."""
-    first = next((it for it in law["params"] if it["default"] is not None), None)
+    first = next((param for param in law["params"] if param["default"] is not None), None)
     own = f" --set law.{law['name']}.{first['name']}={first['default_text']}" if first else ""
     return f"forebay run FILE --law {law['name']}{own}"
 
@@ -92,7 +92,7 @@ def _list(
         from forebay._base.terminal_table import Column
 
         columns = [Column("name", left=True), Column("what it is", sentence=True)]
-        screen = print_table(columns, [[it["name"], it["title"]] for it in entries])
+        screen = print_table(columns, [[entry["name"], entry["title"]] for entry in entries])
         screen.print(f"forebay {command} NAME shows one whole", style="dim")
 
 
@@ -153,7 +153,9 @@ def explain(key: Key, /) -> None:
             *(Column("name", left=True), Column("default", left=True)),
             Column("meaning", sentence=True),
         ]
-        rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in entries]
+        rows = [
+            [entry.path, dict(entry.facts).get("default", ""), entry.meaning] for entry in entries
+        ]
         print_table(columns, rows, width=80)
         example = f"forebay explain {entries[0].path}"
         screen.print(Text.assemble("One of them:  ", (example, "bold")))
@@ -189,23 +191,25 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
 
     files = names.scenarios()
     folder = (name or "").strip("/")
-    chosen = {it: file for it, file in files.items() if folder in ("", it.partition("/")[0])}
+    chosen = {
+        title: file for title, file in files.items() if folder in ("", title.partition("/")[0])
+    }
     if name is not None and not chosen:
         path = names.path(name)
-        chosen = {it: file for it, file in files.items() if file == path}
+        chosen = {title: file for title, file in files.items() if file == path}
         if not chosen:
             raise names.missing(name, "no experiment of this name")
         if not as_json:
             sys.stdout.write(path.read_text(encoding="utf-8"))
             return
-    tables = {it: tomllib.loads(file.read_text("utf-8")) for it, file in chosen.items()}
+    tables = {title: tomllib.loads(file.read_text("utf-8")) for title, file in chosen.items()}
     if as_json:
-        for it, file in chosen.items():
-            about = {key: tables[it].get(key, "") for key in ("title", "source")}
-            print(json.dumps({"name": it, **about, "file": str(file)}))
+        for title, file in chosen.items():
+            about = {key: tables[title].get(key, "") for key in ("title", "source")}
+            print(json.dumps({"name": title, **about, "file": str(file)}))
         return
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
-    rows = [[it, str(tables[it].get("title", ""))] for it in chosen]
+    rows = [[title, str(tables[title].get("title", ""))] for title in chosen]
     print_table(columns, rows).print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
         style="dim",

@@ -47,8 +47,13 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
             *(Column("found", sentence=True), Column("what to do", sentence=True)),
         ]
         rows: list[list[Cell]] = [
-            [it.name, Text(it.verdict, style=STYLES[it.verdict]), it.found, it.advice]
-            for it in findings
+            [
+                finding.name,
+                Text(finding.verdict, style=STYLES[finding.verdict]),
+                finding.found,
+                finding.advice,
+            ]
+            for finding in findings
         ]
         print_table(columns, rows)
     # No link can be made, or a device's queue is no bottleneck.
@@ -93,8 +98,14 @@ def list_guest() -> None:
         print(f"no guest in {installed_guests.place()}; {installed_guests.SETUP}")
         return
     rows = [
-        [it.digest[:12], it.release, str(it.hz), f"{it.size_bytes / 1e6:.0f}", it.source]
-        for it in guests
+        [
+            guest.digest[:12],
+            guest.release,
+            str(guest.hz),
+            f"{guest.size_bytes / 1e6:.0f}",
+            guest.source,
+        ]
+        for guest in guests
     ]
     print_table([Column(head) for head in ("guest", "Linux", "Hz", "MB", "of")], rows, width=80)
 

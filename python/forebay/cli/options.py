@@ -134,7 +134,7 @@ AtLeastOne = Annotated[int, typer.Option(min=1, metavar="N")]
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOptions:
-    """What is taken in place of what a scenario says.
+    """Values that replace those of a scenario.
 
     law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
         Python.
@@ -147,7 +147,7 @@ class ScenarioOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Where a command writes, and what it prints.
+    """Output of a command: its folder, and what it prints.
 
     as_json: Print one JSON object; files are written only with --out.
     """
@@ -159,7 +159,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(OutputOptions):
-    """As `OutputOptions`, of a command that leaves a page, and replaces no other command's.
+    """Output of a command that leaves a page, and replaces no other command's.
 
     force: Replace a result of another command in the same folder.
     """
@@ -170,7 +170,7 @@ class ReportOptions(OutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Where runs are kept.
+    """The store of runs.
 
     no_store: Make every run anew, and keep none in the store.
     """
@@ -181,7 +181,7 @@ class StoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(StoreOptions):
-    """How runs are made, and where they are kept.
+    """Threads and store of runs.
 
     threads N: Threads to run on; all cores by default.
     """

@@ -27,7 +27,7 @@ def run(
     file: options.ScenarioFile,
     /,
     *,
-    given: options.ScenarioOptions,
+    overrides: options.ScenarioOptions,
     engine: options.Engine = "packets",
     output: options.ReportOptions,
     making: options.RunOptions,
@@ -50,7 +50,7 @@ def run(
 
     by, metrics = engines.named(engine), options.metric_names(metric)
     read = experiment.read(
-        file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
+        file, laws=overrides.law, sets=overrides.set_ or (), seeds=overrides.seeds, engine=by
     )
     print_errors([*read.designed, *filter(None, [read.warning])])
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))

@@ -26,11 +26,11 @@ def ls(*, store: StoreAt = None) -> None:
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
     rows = [
         [
-            it.version + (" (present)" if it.version == runs.version else ""),
-            *(f"{it.runs:,}", _size(it.bytes)),
-            f"{it.sampled:,}: {_size(it.sample_bytes)}",
+            of_version.version + (" (present)" if of_version.version == runs.version else ""),
+            *(f"{of_version.runs:,}", _size(of_version.bytes)),
+            f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}",
         ]
-        for it in contents(runs)
+        for of_version in contents(runs)
     ]
     print(f"{runs.address}: {_size(sum(runs.place.names('').values()))}")
     print_table(columns, rows, width=80)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """How much of a study is made, and where.
+    """The extent of a study, and the place of its runs.
 
     add_seeds N: N seeds more than the file has, or --seeds; the same command again adds none.
     until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
@@ -63,7 +63,7 @@ def study(
     file: options.ScenarioFile,
     /,
     *,
-    given: options.ScenarioOptions,
+    overrides: options.ScenarioOptions,
     extent: StudyOptions,
     engine: options.Engine = "packets",
     making: options.RunOptions,
@@ -97,8 +97,8 @@ def study(
     # Looked into first, and written to once the scenario is known to be sound.
     store = choice.of_study(making.store, without=making.no_store)
     by, kept = engines.named(engine), Designs(store)
-    laws, sets = given.law or (), given.set_ or ()
-    points = Points(file, laws=laws, sets=sets, seeds=given.seeds, kept=kept, engine=by)
+    laws, sets = overrides.law or (), overrides.set_ or ()
+    points = Points(file, laws=laws, sets=sets, seeds=overrides.seeds, kept=kept, engine=by)
     points.seeds += extent.add_seeds
     if extent.dry_run:
         _plan(points, store, making.threads or cores())

@@ -166,7 +166,7 @@ def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
 
 
 def _is_quiet(result: Runs, point: int, link: int) -> bool:
-    """Whether no packet left the link, or hardly any waited in an idle direction."""
+    """Return True if no packet left the link, or hardly any waited in an idle direction."""
     seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
     if not any(sum(one.delay_packets) for one in seen):
         return True
@@ -176,7 +176,7 @@ def _is_quiet(result: Runs, point: int, link: int) -> bool:
 
 
 def is_sweep(result: Runs) -> bool:
-    """Whether there are too many points for a section each: then one table has all of them."""
+    """Return True if there are too many points for a section each: one table has all of them."""
     return len(list(result.points())) > MOST_SECTIONS
 
 

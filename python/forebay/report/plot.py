@@ -39,7 +39,7 @@ class Plot(Figure):
         super().__init__(figsize=style.size(*figsize), **options)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """As matplotlib's; fonts and colours of the style in use."""
+        """Save the figure as matplotlib does, with fonts and colours of the style in use."""
         with mpl.rc_context(STYLE):
             super().savefig(fname, **options)
 
@@ -78,7 +78,7 @@ class Plot(Figure):
         return out.getvalue()
 
     def _element(self, svg: str, name: str) -> str:
-        """Of the text of a file, for a page."""
+        """Return the element of a page from the text of a file."""
         least, most = self._least_width_px(), round(MOST_PX_PER_INCH * self.get_figwidth())
         attributes = f'style="min-width: {least}px; max-width: {most}px"'
         if name:
@@ -86,7 +86,7 @@ class Plot(Figure):
         return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)
 
     def _least_width_px(self) -> int:
-        """In a page: with less, the text would be too small; more would not fit the page."""
+        """Return the least width in a page, below which the text would be too small."""
         return round(min(MOST_PX, LEAST_PX_PER_INCH * self.get_figwidth()))
 
     def _repr_png_(self) -> bytes:
