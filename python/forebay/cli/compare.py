@@ -92,8 +92,8 @@ def validate(
     call = Invocation.begun(output, None, command_line(), page=page)
     names = [name.strip() for name in engines.split(",")]
     outcome = validation.validate(
-        file, overrides.law, overrides.set_ or (), overrides.seeds, repeats, attempts, links, void_lateness,
-        void_rate, lambda runs: progress.bar(what=f"{runs} runs"), names,
+        file, overrides.law, overrides.set_ or (), overrides.seeds, repeats, attempts, links,
+        void_lateness, void_rate, lambda runs: progress.bar(what=f"{runs} runs"), names,
     )  # fmt: skip
     if outcome.comparisons:
         _report(outcome.comparisons, call, (void_lateness, void_rate))
