@@ -33,33 +33,20 @@ class OptionText(NamedTuple):
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return `command` as Typer reads it; parameters in `**options` are declared by the caller."""
-    declared = [
-        parameter
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    groups: dict[str, Any] = {
-        parameter.name: parameter.annotation
-        for parameter in declared
-        if is_dataclass(parameter.annotation)
-    }
+    signature, kinds = inspect.signature(command, eval_str=True), inspect.Parameter
+    declared = [p for p in signature.parameters.values() if p.kind is not kinds.VAR_KEYWORD]
+    groups: dict[str, Any] = {p.name: p.annotation for p in declared if is_dataclass(p.annotation)}
+    arguments = [p.name for p in declared if p.kind is kinds.POSITIONAL_ONLY]
     names = [field.name for group in groups.values() for field in fields(group)]
-    about, texts = _described(command, [parameter.name for parameter in declared] + names)
+    about, texts = _described(command, [p.name for p in declared] + names)
     parameters: list[inspect.Parameter] = []
-    for parameter in declared:
-        if parameter.name in groups:
-            parameters += _of_group(groups[parameter.name], texts)
+    for p in declared:
+        if p.name in groups:
+            parameters += _of_group(groups[p.name], texts)
         else:
-            argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-            text = texts.get(parameter.name, OptionText())
-            parameters.append(
-                _parameter(parameter.name, parameter.annotation, parameter.default, text, argument)
-            )
-    arguments = [
-        parameter.name
-        for parameter in declared
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-    ]
+            text = texts.get(p.name, OptionText())
+            argument = p.name in arguments
+            parameters.append(_parameter(p.name, p.annotation, p.default, text, argument))
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
