@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the runs are: `fraction` of the work, and runs that have ended."""
+    """The progress of runs: `fraction` of the work, and runs that have ended."""
 
     fraction: float
     ended: int
@@ -90,7 +90,7 @@ def bar(
 
 @contextmanager
 def stages(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, Progress], None]]:
-    """As `bar`, for work in stages, each named by what it counts."""
+    """Show the progress of work in stages, each named by what it counts, as `bar` does."""
     stage, update = "", None
     with ExitStack() as stack:
 

@@ -106,8 +106,8 @@ def show(
         return
     if continued:
         below = [*range(keys), *range(len(widths), len(columns))]
-        others = [RowGroup([[row[i] for i in below] for row in group.rows]) for group in groups]
-        show(console, [columns[i] for i in below], others, keys=keys, continued=True)
+        rest = [RowGroup([[row[i] for i in below] for row in group.rows]) for group in groups]
+        show(console, [columns[i] for i in below], rest, keys=keys, continued=True)
         return
     heads = [column.head for column in columns[len(widths) :]]
     # The heading "Delay, mean" has a comma of its own.

@@ -16,6 +16,7 @@ from forebay import _native
 from forebay._base.words import hint
 from forebay._native import ScenarioError, __version__
 from forebay.report import templates
+from forebay.scenario import names as scenario_names
 
 #: Fields of BibTeX in the order in which they are printed.
 FIELDS = (
@@ -102,6 +103,30 @@ def software() -> str:
     )
 
 
+def entries(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the BibTeX of Forebay and of the sources of some names, and a sentence on each result.
+
+    A name is one that `named` takes, or that of a scenario file or of a folder of results. Raises
+    `ScenarioError`.
+    """
+    sources, sentences = [], []
+    for text in names:
+        path = scenario_names.path(text)
+        if path.is_dir():
+            used, sentence = of_results(path)
+            sources += used
+            sentences.append(sentence)
+        elif path.suffix == ".toml":
+            try:
+                sources += of_scenario(path.read_text("utf-8"), path)
+            except (OSError, UnicodeDecodeError) as error:
+                why = (getattr(error, "strerror", None) or "is no text").lower()
+                raise ScenarioError(f"{path}: {why}, allowed: a scenario file") from None
+        else:
+            sources.append(text)
+    return [software(), *(it.bibtex() for it in named(sources))], sentences
+
+
 def named(names: Sequence[str]) -> list[Reference]:
     """Sources of laws, queues, senders, papers, or keys of `references.toml`; each once.
 
@@ -182,5 +207,10 @@ def _count(number: int, what: str) -> str:
 
 
 def _known(names: Iterable[str]) -> list[str]:
-    known = {name for it in references() for name in (*it.of, it.paper) if name}
+    known = {*citable(), *(it.paper for it in references() if it.paper)}
     return [name for name in dict.fromkeys(names) if name in known]
+
+
+def citable() -> set[str]:
+    """Return the names of laws, queues, senders and kinds of traffic that have a source."""
+    return {name for it in references() for name in it.of}

@@ -109,9 +109,9 @@ def names() -> list[str]:
 
 
 def settable() -> list[str]:
-    """Paths that `--set` of a scenario takes, with its flows named by their kind."""
+    """Return "PATH=" for each key that `--set` of a scenario takes, flows named by their kind."""
     examples = (it.example.partition("forebay run FILE ")[2] for it in entries())
-    return [it.partition("--set ")[2].partition("=")[0] for it in examples if "--set" in it]
+    return [f"{it.partition('--set ')[2].partition('=')[0]}=" for it in examples if "--set" in it]
 
 
 @cache

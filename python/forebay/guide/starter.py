@@ -1,4 +1,7 @@
-"""A scenario to start from, with a comment on every key: the declarations' own sentences."""
+"""A scenario to start from, also of a line to a home, with a comment on every key.
+
+The comments are the sentences of the declarations.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,20 @@ from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.words import hint
 from forebay._native import ScenarioError
-from forebay.guide import home_line
-from forebay.guide.home_line import HomeLine
 from forebay.report.templates import template
 from forebay.scenario import qdiscs, router, tc_text
 from forebay.scenario.builder import Law
 from forebay.scenario.qdiscs import Qdisc
-from forebay.scenario.tc_text import Framing
+from forebay.scenario.tc_text import ATM, NONE, Framing
 
+#: The directions of a line: towards the home, and from it.
+DOWN, UP = "down", "up"
+#: cake's isolation by hosts of the home, by direction.
+ISOLATION = {DOWN: "dual-dsthost", UP: "dual-srchost"}
+#: Words of cake for a router with NAT, which do not change the simulation.
+WORDS = {DOWN: "nat ingress", UP: "nat"}
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")
 #: The largest IP packet of Ethernet, as the downloads send it.
@@ -48,6 +56,112 @@ class Starter:
     notes: list[str] = field(default_factory=list)
     #: What an error calls a key of the scenario that a word of tc has set.
     names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HomeLine:
+    """A line to a home.
+
+    Attributes
+    ----------
+    kind, about : str
+        Its name in `lines.toml`, and what it is.
+    framing : Framing
+        What it adds to an IP packet.
+    down_bps, up_bps : int
+        Its rates, framing included.
+    packet_bytes : int
+        The largest IP packet.
+    device : str
+        The router's device towards the line.
+    """
+
+    kind: str
+    about: str
+    framing: Framing
+    down_bps: int
+    up_bps: int
+    packet_bytes: int
+    device: str
+
+    def rate(self, direction: str) -> str:
+        """Return the rate of a direction, framing included."""
+        return quantities.rate(self.down_bps if direction == DOWN else self.up_bps)
+
+    def packets_bps(self, direction: str) -> int:
+        """Return the rate of IP packets of full size in a direction."""
+        rate_bps = self.down_bps if direction == DOWN else self.up_bps
+        return round(rate_bps * self.packet_bytes / self.framing.wire_bytes(self.packet_bytes))
+
+    def notes(self) -> list[str]:
+        """Return what a reader must know of the line's rates."""
+        wire = self.framing.wire_bytes(self.packet_bytes)
+        cells = f" in cells of {self.framing.cells.upper()}" if self.framing.cells != NONE else ""
+        notes = [
+            f"{self.kind} is {self.about}: an IP packet of {self.packet_bytes} bytes takes {wire} "
+            f"bytes of the line{cells}.",
+            "The shapers are set to the rates that were given. For the queues to be in the router, "
+            "these must be below what the line gives: about 95 % of the modem's rate up and 90 % "
+            "down.",
+        ]
+        if self.framing.cells == ATM:
+            notes.append(
+                "cake counts the cells of each packet. Under the other laws smaller packets take a "
+                "larger share of the line than in the simulation."
+            )
+        return notes
+
+
+def home_line(
+    kind: str, down: str | None, up: str | None, direction: str, device: str | None
+) -> HomeLine:
+    """Return the line of a name, with the user's rates.
+
+    Raises
+    ------
+    ScenarioError
+        If the name, a rate or the direction is missing or unknown.
+    """
+    lines = _table("lines.toml")
+    if kind not in lines:
+        raise ScenarioError(
+            f'--line: "{kind}" is not a known line{hint(kind, lines)}; they are {", ".join(lines)}'
+        )
+    if direction not in ISOLATION:
+        raise ScenarioError(f'--direction: "{direction}" is neither down nor up')
+    for option, rate in (("--down", down), ("--up", up)):
+        if rate is None:
+            raise ScenarioError(
+                f"{option}: the rate is missing, which --line needs; write for example "
+                f"{option} 20Mbit/s"
+            )
+    entry = lines[kind]
+    framing = Framing(
+        entry.get("overhead_bytes", 0), entry.get("cells", NONE), entry.get("mpu_bytes", 0)
+    )
+    return HomeLine(
+        kind,
+        entry["about"],
+        framing,
+        round(_native.quantity("--down", down or "", "rate")),
+        round(_native.quantity("--up", up or "", "rate")),
+        entry.get("mtu_bytes", PACKET_BYTES),
+        device or entry.get("device", router.DEVICE),
+    )
+
+
+def with_line(law: Law, line: HomeLine, direction: str) -> Law:
+    """Return a law that counts by itself what the line adds; another law as it is."""
+    if registries.parameter(law.kind, router.OWN_RATE) is None:
+        return law
+    own = {
+        router.OWN_RATE: line.rate(direction),
+        "isolation": ISOLATION[direction],
+        "overhead": quantities.size(line.framing.overhead_bytes),
+        "framing": line.framing.cells,
+        "mpu": quantities.size(line.framing.mpu_bytes),
+    }
+    return replace(law, params=list((dict(law.params) | own).items()))
 
 
 @dataclass(frozen=True)
@@ -113,7 +227,7 @@ def scenario(
     ScenarioError
         If a quantity is none, or if an option says what the lines of tc say.
     """
-    usual = _usual()
+    usual = _table("starter.toml")
     rate, times = _tc_rate("--rate", rate), round_trips(rtts) or usual["rtt"]
     qdisc = _qdisc(tc, rate, buffer, laws) if tc is not None else None
     notes = [*qdisc.notes, *_idle_words(qdisc)] if qdisc else []
@@ -144,7 +258,7 @@ def for_line(
     down: str | None,
     up: str | None,
     *,
-    direction: str = home_line.DOWN,
+    direction: str = DOWN,
     device: str | None = None,
     rtts: Sequence[str] | None = None,
     flows: int | None = None,
@@ -169,31 +283,20 @@ def for_line(
     ScenarioError
         If the line is not known, or if a rate is missing or none.
     """
-    usual = _usual()
+    usual = _table("starter.toml")
     times = round_trips(rtts) or usual["rtt"]
-    line = home_line.home_line(
-        kind, _tc_rate("--down", down), _tc_rate("--up", up), direction, device
-    )
-    rate = quantities.rate(line.packets_bps(direction))
-    link = _Link(
-        rate=rate,
-        buffer=buffer or _product(rate, times),
-        packet_bytes=line.packet_bytes,
-        device=line.device,
-        line=line.framing,
-        is_buffer_given=buffer is not None,
-    )
+    line = home_line(kind, _tc_rate("--down", down), _tc_rate("--up", up), direction, device)
+    link = _direction_link(line, direction, times, buffer)
     laws = laws or usual["line_laws"]
-    chosen = [home_line.with_line(_law(entry, link), line, direction) for entry in laws]
-    entries = [{"law": law, "router": _both_ways(law, link, line, times)} for law in chosen]
-    opposite = home_line.other(direction)
-    rate = quantities.rate(line.packets_bps(opposite))
-    opposite_link = replace(link, rate=rate, buffer=buffer or _product(rate, times))
+    chosen = [with_line(_law(entry, link), line, direction) for entry in laws]
+    entries = [{"law": law, "router": _both_ways(law, line, times, buffer)} for law in chosen]
+    opposite = UP if direction == DOWN else DOWN
+    opposite_link = _direction_link(line, opposite, times, buffer)
     reverse = {
         "name": opposite,
-        "rate": rate,
+        "rate": opposite_link.rate,
         "buffer": opposite_link.buffer,
-        "law": _inline(home_line.with_line(_law(laws[0], opposite_link), line, opposite)),
+        "law": _inline(with_line(_law(laws[0], opposite_link), line, opposite)),
         "flows": usual["line_uploads"],
     }
     notes = line.notes()
@@ -208,8 +311,10 @@ def _inline(law: Law) -> str:
     return f"{{ {', '.join(pairs)} }}" if law.params else json.dumps(law.kind)
 
 
-def _usual() -> dict[str, Any]:
-    return tomllib.loads(resources.files("forebay.guide").joinpath("starter.toml").read_text())
+@cache
+def _table(name: str) -> dict[str, Any]:
+    """Return a file of this folder in TOML."""
+    return tomllib.loads(resources.files("forebay.guide").joinpath(name).read_text())
 
 
 def _qdisc(tc: str, rate: str | None, buffer: str | None, laws: Sequence[str] | None) -> Qdisc:
@@ -354,25 +459,32 @@ def _commented(lines: Sequence[str]) -> list[str]:
     return comments
 
 
-def _both_ways(law: Law, link: _Link, line: HomeLine, rtts: Sequence[str]) -> list[str]:
+def _direction_link(
+    line: HomeLine, direction: str, rtts: Sequence[str], buffer: str | None, device: str = ""
+) -> _Link:
+    """Return the link of one direction of a line."""
+    rate = quantities.rate(line.packets_bps(direction))
+    return _Link(
+        rate=rate,
+        buffer=buffer or _product(rate, rtts),
+        packet_bytes=line.packet_bytes,
+        device=device or line.device,
+        line=line.framing,
+        is_buffer_given=buffer is not None,
+    )
+
+
+def _both_ways(law: Law, line: HomeLine, rtts: Sequence[str], buffer: str | None) -> list[str]:
     """Return the comment with the commands for both directions of a line."""
     comments = []
-    for direction in (home_line.UP, home_line.DOWN):
-        down = direction == home_line.DOWN
-        into = router.ifb_of(line.device)
-        rate = quantities.rate(line.packets_bps(direction))
-        own_link = _Link(
-            rate=rate,
-            buffer=link.buffer if link.is_buffer_given else _product(rate, rtts),
-            packet_bytes=link.packet_bytes,
-            device=into if down else line.device,
-            line=link.line,
-            is_buffer_given=link.is_buffer_given,
-        )
-        own = home_line.with_line(_law(law.kind, own_link), line, direction)
-        lines = on_router(own, own_link, words=home_line.words(direction))
+    into = router.ifb_of(line.device)
+    for direction in (UP, DOWN):
+        down = direction == DOWN
+        link = _direction_link(line, direction, rtts, buffer, into if down else "")
+        own = with_line(_law(law.kind, link), line, direction)
+        lines = on_router(own, link, words=WORDS[direction])
         traffic = f"What comes in, through {into}" if down else "What leaves"
-        rates = f"{line.rate(direction)} of the line, {rate} of IP packets"
+        rates = f"{line.rate(direction)} of the line, {link.rate} of IP packets"
         comments.append(f"# {traffic} ({rates}):")
         has_commands = any(not command.startswith("#") for command in lines)
         before = router.ingress(line.device, into) if down and has_commands else []

@@ -61,7 +61,7 @@ def greedy(plan: Plan) -> pl.Expr:
 def sentences(
     rows: pl.DataFrame, traffic: pl.DataFrame, measured: Sequence[Measured], *, seeds: int
 ) -> list[str]:
-    """From a row per run, one per run and traffic, and the runs of each law and point.
+    """Return sentences from a row per run, one per run and traffic, and the runs of each law.
 
     Who held the set-point, who waits least and what that costs, where traffics share a link and
     some flow gets much more than another who that is, and what of it may be chance.
@@ -141,7 +141,7 @@ def _same_runs(measured: Sequence[Measured]) -> list[str]:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Under a law, of which traffic a flow gets most and least, and how many times as much."""
+    """The traffic whose flows get most under a law, that whose flows get least, and the ratio."""
 
     law: str
     most: str
@@ -183,7 +183,7 @@ WRITTEN = {
 
 
 def describe(result: Result) -> Description:
-    """As the experiment has it, else from the first point of its plan."""
+    """Return the experiment's own description, else one of the first point of its plan."""
     if result.experiment.description is not None:
         return result.experiment.description
     first = result.plan.points[0]

@@ -129,7 +129,7 @@ def _curve(axes: Axes, curve: Curve, steps: int, *, step: bool, dashed: bool = F
 
 
 def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """At most so many steps of a curve: where each begins, its least, mean and greatest value."""
+    """Return the steps of a curve: where each begins, its least, mean and greatest value."""
     starts = np.arange(0, len(times), math.ceil(len(times) / steps))
     low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
     known = ~np.isnan(values)

@@ -93,12 +93,12 @@ def completions(result: Result, point: int, link: int) -> Sheet:
 
 
 def shows_classes(result: Result, point: int, link: int) -> bool:
-    """Whether any law's queue told classes of packets apart there."""
+    """Return True if the queue of any law has classes of packets there."""
     return any(result.class_names(point, law, link) for law, _ in result.laws(point))
 
 
 def shows_completions(result: Result, point: int, link: int) -> bool:
-    """Whether any transfer was done there."""
+    """Return True if any transfer was done there."""
     return bool(over_time.with_transfers(result, point, link))
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a loop, or of the loops of a range of links: Bode, Nyquist, Nichols, step, roots.
+"""Pictures of one loop and of the loops of a range: Bode, Nyquist, Nichols, step, roots.
 
 A picture of a range shades where each curve may be, and has the middle of the range as a line.
 """
@@ -103,7 +103,7 @@ def nichols(loop: Loop, title: str = "") -> Plot:
 
 
 def size_and_angle(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
-    """Of L, in dB and degrees; the angle begins between 0 and −180°, while `np.unwrap` starts
+    """Return L in dB and degrees; the angle begins between 0 and −180°, while `np.unwrap` starts
     anywhere on the circle."""
     response = loop.response(omega)
     angle = np.degrees(np.unwrap(np.angle(response)))
@@ -112,7 +112,7 @@ def size_and_angle(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
 
 
 def nichols_frame(axes: Axes, **edge: Any) -> None:
-    """What every Nichols chart has: the edge |1/(1 + L)| = 2, −1, 0 dB, axes and legend.
+    """Draw the parts of every Nichols chart: the edge |1/(1 + L)| = 2, −1, 0 dB, axes and legend.
 
     edge: how the edge is drawn.
     """
@@ -338,7 +338,7 @@ def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
 
 
 def _frequencies(loops: Sequence[Loop], points: int) -> Floats:
-    """From a hundredth of the lowest crossover to what every loop has, in rad/s."""
+    """Return frequencies in rad/s: from 1 % of the lowest crossover to what every loop has."""
     crossed = [one.margins.crossover_rad_s for one in loops]
     known = [one for one in crossed if one == one] or [1 / one.point.rtt_s for one in loops]
     high = min(*(one.highest_rad_s for one in loops), 100 * max(known))

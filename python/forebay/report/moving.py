@@ -128,7 +128,7 @@ def _steps(sheets: Sequence[Sheet]) -> int:
 
 
 def _common(sheet: Sheet) -> dict[str, Any]:
-    """What panels of a figure have in common."""
+    """Return the keys that the panels of a figure have in common."""
     switches = {
         "spread": bool(sheet.bins),
         "cut": sheet.cut,

@@ -133,17 +133,17 @@ def goodput(result: Result, point: int, link: int) -> Sheet:
 
 
 def shows_flows(result: Result, point: int, link: int) -> bool:
-    """Whether what flows got over time is known there."""
+    """Return True if the goodput of flows over time is known there."""
     return any(it.columns and len(it.columns[0]) for it in shown_flows(result, point, link))
 
 
 def shows_windows(result: Result, point: int, link: int) -> bool:
-    """Whether the scenario has asked for them; they are recorded at the bottleneck alone."""
+    """Return True if the scenario asks for windows; the bottleneck alone records them."""
     return all(WINDOWS in one.samples for one in _observed(result, point, link))
 
 
 def shown_flows(result: Result, point: int, link: int) -> list[GoodputSeries]:
-    """With the first seed of each law. Traffic of transfers is left out where there is other."""
+    """Return the flows with the first seed of each law; transfers only if there is nothing else."""
     series = [
         flows
         for law, _ in result.laws(point)
@@ -202,7 +202,7 @@ def steps(result: Result) -> int:
 
 
 def about_queue(result: Result, point: PointInfo, link: int) -> str:
-    """What else stands below a figure of the queue."""
+    """Return further sentences below a figure of the queue."""
     place = point.links[link]
     text = ""
     if any(target_pkts(point, law, place) is not None for law in point.laws):
@@ -246,7 +246,7 @@ def _packets(
 
 
 def _top(panels: list[Panel], least: float) -> float:
-    """Where an axis ends that begins at zero."""
+    """Return the upper end of an axis that begins at zero."""
     values = [one.y for panel in panels for one in panel.series if one.y is not None]
     highest = max((float(np.nanmax(y, initial=least)) for y in values), default=least)
     return 1.05 * max(highest, *(panel.target or 0.0 for panel in panels), least)
@@ -352,7 +352,7 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
 
 
 def _highest_mbps(flows: GoodputSeries, measured: tuple[float, float]) -> float:
-    """In any interval that ends within the measurement; of all, where none does."""
+    """Return the highest goodput in an interval that ends within the measurement, if any does."""
     if not flows.columns or not len(flows.columns[0]):
         return 0.0
     ends_s = flows.interval_s * np.arange(1, len(flows.columns[0]) + 1)
@@ -366,7 +366,7 @@ def _sender(traffic: TrafficInfo) -> str:
 
 
 def _note(flows: GoodputSeries) -> str:
-    """What the curves are, for a legend."""
+    """Return the words of a legend for the curves of a traffic."""
     if not flows.quantiles:
         return f" ({flows.flows} curves)" if flows.flows > 1 else ""
     outer, inner = (round(100 * (1 - 2 * share)) for share in flows.quantiles[:2])

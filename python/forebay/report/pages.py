@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -78,31 +76,13 @@ def render_all(
     `watch` hears of the progress. room: letters that all SVGs together may have.
     """
     start = time.monotonic()
-    with _collected() as collect:
-        for done, figure in enumerate(figures):
-            if watch:
-                elapsed_s = time.monotonic() - start
-                watch(Progress(done / len(figures), done, len(figures), elapsed_s))
-            for name, data in figure.render(room).items():
-                (folder / name).write_bytes(data)
-            room -= len(figure.svg)
-            collect()
-
-
-@contextmanager
-def _collected() -> Iterator[Callable[[], int]]:
-    """Collects garbage only where it is told to. A figure is thousands of objects in cycles, among
-    which Python looks for garbage again and again: a seventh of the drawing."""
-    if not gc.isenabled():
-        yield gc.collect
-        return
-    gc.disable()
-    gc.freeze()
-    try:
-        yield gc.collect
-    finally:
-        gc.unfreeze()
-        gc.enable()
+    for done, figure in enumerate(figures):
+        if watch:
+            elapsed_s = time.monotonic() - start
+            watch(Progress(done / len(figures), done, len(figures), elapsed_s))
+        for name, data in figure.render(room).items():
+            (folder / name).write_bytes(data)
+        room -= len(figure.svg)
 
 
 #: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
@@ -186,7 +166,7 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
 
 
 def _is_quiet(result: Result, point: int, link: int) -> bool:
-    """Whether no packet left the link, or hardly any waited in an idle direction."""
+    """Return True if no packet left the link, or hardly any waited in an idle direction."""
     seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
     if not any(sum(one.delay_packets) for one in seen):
         return True
@@ -196,7 +176,7 @@ def _is_quiet(result: Result, point: int, link: int) -> bool:
 
 
 def is_sweep(result: Result) -> bool:
-    """Whether there are too many points for a section each: then one table has all of them."""
+    """Return True if there are too many points for a section each: one table has all of them."""
     return len(list(result.points())) > MOST_SECTIONS
 
 

@@ -212,12 +212,12 @@ def named_places(axes: Axes, names: Sequence[str]) -> None:
 
 
 def aside(rank: int, count: int, room: float = 0.8) -> float:
-    """Where one of `count` stands within the room of its place, about the middle."""
+    """Return the offset of one of `count` marks from the middle of their place."""
     return (rank - (count - 1) / 2) * room / max(1, count)
 
 
 def wide_norm(values: NDArray[np.float64]) -> Normalize:
-    """Of colours: logarithmic where values are far apart."""
+    """Return a scale of colours, which is logarithmic where values are far apart."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low > 0 and high > WIDE * low:
         return LogNorm(low, high)

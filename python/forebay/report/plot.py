@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import matplotlib as mpl
-import numpy as np
 from markupsafe import escape
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from PIL import Image
 
 from forebay.report import style
 from forebay.report.style import STYLE
@@ -45,7 +39,7 @@ class Plot(Figure):
         super().__init__(figsize=style.size(*figsize), **options)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """As matplotlib's; fonts and colours of the style in use."""
+        """Save the figure as matplotlib does, with fonts and colours of the style in use."""
         with mpl.rc_context(STYLE):
             super().savefig(fname, **options)
 
@@ -57,37 +51,34 @@ class Plot(Figure):
         return found
 
     def pdf(self) -> bytes:
-        """Vectors with the fonts inside. The same figure gives the same file."""
-        from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a tenth of a second to load
-
-        out = io.BytesIO()
-        with self._drawn(72):
-            canvas = FigureCanvasPdf(self)
-            canvas.print_pdf(out, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
-        return out.getvalue()
+        """Return vectors with the fonts inside. The same figure gives the same file."""
+        return self._saved("pdf", metadata={"CreationDate": None})
 
     def png(self) -> bytes:
-        with self._drawn(style.png_dpi()):
-            canvas = FigureCanvasAgg(self)
-            canvas.draw()  # type: ignore[no-untyped-call]
-            return _png(np.asarray(canvas.buffer_rgba()))  # type: ignore[no-untyped-call]
+        """Return a picture at the resolution of the style in use."""
+        # Harder compression takes as long as the drawing, and saves little.
+        return self._saved("png", dpi=style.png_dpi(), pil_kwargs={"compress_level": 1})
 
     def svg(self, name: str = "") -> str:
-        """An <svg> element to put into a page; `name` is what a screen reader calls it."""
-        out = io.StringIO()
-        with self._drawn(72):
-            # Without a date the same result gives the same file.
-            canvas = FigureCanvasSVG(self)
-            canvas.print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
-        return self._element(out.getvalue(), name)
+        """Return an <svg> element to put into a page; `name` is what a screen reader calls it."""
+        # Without a date the same result gives the same file.
+        return self._element(self._saved("svg", metadata={"Date": None}).decode(), name)
 
     def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
         """Return `files` and `svg`."""
         vectors = self.svg(name)
         return self.files(file), vectors
 
+    def _saved(self, kind: str, **options: Any) -> bytes:
+        """Return the figure as a file of a kind."""
+        out = io.BytesIO()
+        self.savefig(out, format=kind, facecolor="white", **options)
+        # The layout takes as long as the drawing, and does not change.
+        self.set_layout_engine("none")
+        return out.getvalue()
+
     def _element(self, svg: str, name: str) -> str:
-        """Of the text of a file, for a page."""
+        """Return the element of a page from the text of a file."""
         least, most = self._least_width_px(), round(MOST_PX_PER_INCH * self.get_figwidth())
         attributes = f'style="min-width: {least}px; max-width: {most}px"'
         if name:
@@ -95,24 +86,8 @@ class Plot(Figure):
         return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)
 
     def _least_width_px(self) -> int:
-        """In a page: with less, the text would be too small; more would not fit the page."""
+        """Return the least width in a page, below which the text would be too small."""
         return round(min(MOST_PX, LEAST_PX_PER_INCH * self.get_figwidth()))
-
-    @contextmanager
-    def _drawn(self, dpi: float) -> Iterator[None]:
-        """What `savefig` sets, which draws every figure twice."""
-        canvas, former_dpi, colour = self.canvas, self.dpi, self.get_facecolor()
-        try:
-            self.set_dpi(dpi)
-            self.set_facecolor("white")
-            with mpl.rc_context(STYLE):
-                yield
-        finally:
-            self.set_canvas(canvas)
-            self.set_dpi(former_dpi)
-            self.set_facecolor(colour)
-        # The layout takes as long as the drawing, and does not change.
-        self.set_layout_engine("none")
 
     def _repr_png_(self) -> bytes:
         return self.png()
@@ -133,14 +108,6 @@ def styled(draw: Callable[P, Plot]) -> Callable[P, Plot]:
             return draw(*args, **options)
 
     return drawing
-
-
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    out, dpi = io.BytesIO(), style.png_dpi()
-    # Harder compression takes as long as the drawing, and saves little.
-    picture = Image.fromarray(pixels).convert("RGB")
-    picture.save(out, "png", compress_level=1, dpi=(dpi, dpi))
-    return out.getvalue()
 
 
 #: Decimals beyond the second.

@@ -103,7 +103,7 @@ def _differences(result: Result) -> dict[str, Content]:
 
 
 def _extras(result: Result, folder: str) -> Callable[[Path], None] | None:
-    """What writes the files that runs left for a folder of the result."""
+    """Return a function that writes the files that runs left for a folder of the result."""
     files = [file for extras in result.extras.values() for file in extras.files.items()]
     of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
 
@@ -116,7 +116,7 @@ def _extras(result: Result, folder: str) -> Callable[[Path], None] | None:
 
 
 def _programs(result: Result) -> list[dict[str, Any]]:
-    """How the programs of a scenario ended, as metrics.json has it."""
+    """Return how the programs of a scenario ended, for metrics.json."""
     plan = result.plan
     return [
         {
@@ -155,8 +155,8 @@ def write_report(
 
 
 def is_current(result: Result, out: Path) -> bool:
-    """Whether `out` has the tables and the page of these very numbers, drawn by this code: drawing
-    takes longer than most runs."""
+    """Return True if `out` has the tables and the page of these very numbers, drawn by this code:
+    drawing takes longer than most runs."""
     try:
         if (out / NUMBERS).read_text() != numbers(result):
             return False
@@ -168,7 +168,7 @@ def is_current(result: Result, out: Path) -> bool:
 
 
 def _newest_code() -> float:
-    """When the package was last changed: a page that is older may look different now."""
+    """Return the time of the package's last change: an older page may look different now."""
     package = Path(__file__).parents[1]
     endings = {".py", ".so", ".j2", ".js", ".css"}
     return max(file.stat().st_mtime for file in package.rglob("*") if file.suffix in endings)
@@ -249,7 +249,7 @@ def inputs(experiment: Experiment) -> str:
 
 
 def has_more(out: Path, result: Result) -> bool:
-    """Whether `out` already has more runs of the same inputs, which are the same bit by bit."""
+    """Return True if `out` has more runs of the same inputs, which are the same bit by bit."""
     try:
         former = json.loads((out / NUMBERS).read_bytes())
         return (

@@ -76,7 +76,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What figures over time have in common, in s.
+    """The times that figures over time have in common, in s.
 
     counted: from and to where values are in the metrics; a value at its beginning is not. says: the
     changes in words. steps: most of a printed curve.

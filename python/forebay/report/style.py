@@ -69,7 +69,7 @@ def use(name: str) -> None:
 
 
 def printed() -> bool:
-    """Whether figures are for a paper, and have a PDF each."""
+    """Return True if figures are for a paper, and have a PDF each."""
     return _now[0].width is not None
 
 
@@ -91,7 +91,7 @@ def of_traffic(index: int) -> int:
 
 
 def dash(index: int) -> Any:
-    """How a curve is dashed that has this place among its likes."""
+    """Return the dashes of a curve that has this place among its likes."""
     if printed():
         return PRINTED[index % TRAFFIC % len(PRINTED)]
     return DASHES[round_of(index) % len(DASHES)]
@@ -114,5 +114,5 @@ def marker(index: int) -> str:
 
 
 def filling(index: int) -> str:
-    """Of its marker: hollow in every other round."""
+    """Return the filling of a marker: hollow in every other round."""
     return "white" if round_of(index) % 2 else colour(index)

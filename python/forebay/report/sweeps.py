@@ -64,7 +64,7 @@ MOST_TICKS = 16
 
 
 def shows(result: Result, kind: str) -> bool:
-    """Whether there is anything to compare; a single dot would compare nothing."""
+    """Return True if there is anything to compare; a single dot would compare nothing."""
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     several = sum(len(list(result.laws(i))) for i in busy) > 1
     return several and (kind != "qacd" or "qacd_pkts" in result.compared())
@@ -129,7 +129,7 @@ def _axes(result: Result) -> list[Axis]:
 
 
 def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> list[Curve]:
-    """For each law its means, in the band of their intervals."""
+    """Return for each law its means, in the band of their intervals."""
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
     found = []
     for i, law in enumerate(result.plan.laws):

@@ -44,7 +44,7 @@ class Table:
     keys: int = 1
 
     def markdown(self) -> str:
-        """With the names to the left and the numbers to the right."""
+        """Return the table in Markdown, names to the left and numbers to the right."""
         lines = ["---"] * self.keys + ["---:"] * (len(self.heads) - self.keys)
         return markdown_table(self.heads, self.rows, lines)
 
@@ -245,8 +245,8 @@ def classes_table(result: Result, point: int, link: int) -> Table:
 
 
 def traffic_table(result: Result, point: int, link: int) -> Table:
-    """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
-    row has are left out."""
+    """Return a row for each law and traffic of a link that several cross, without metrics that no
+    row has."""
     traffic = result.plan.points[point].traffic
     cells = [
         (

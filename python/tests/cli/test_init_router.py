@@ -16,7 +16,7 @@ from conftest import Cli
 from forebay import ScenarioError
 from forebay._base import quantities, registries
 from forebay.experiment import experiment
-from forebay.guide import home_line, starter
+from forebay.guide import starter
 from forebay.scenario import qdiscs, router
 
 LINES = tomllib.loads(resources.files("forebay.guide").joinpath("lines.toml").read_text())
@@ -62,7 +62,7 @@ def test_the_commands_of_a_line_carry_its_packets(kind: str) -> None:
     """What is printed, read again, lets the line's packets through at the line's rate."""
     made = starter.for_line("x.toml", kind, "16Mbit/s", "1Mbit/s", laws=["cake", "codel"])
     assert experiment.read(made.text)
-    line = home_line.home_line(kind, "16Mbit/s", "1Mbit/s", "down", None)
+    line = starter.home_line(kind, "16Mbit/s", "1Mbit/s", "down", None)
     laws = made.text.split("[[law]]")
     for device, direction in ((line.device, "up"), (router.ifb_of(line.device), "down")):
         found = [line for line in commands(laws[2], device) if "parent ffff" not in line]
@@ -190,7 +190,7 @@ def test_linux_shapes_both_directions_as_printed(kind: str, tmp_path: Path) -> N
     if os.geteuid() != 0 or not (shutil.which("tc") and shutil.which("unshare")):
         pytest.skip("needs root, tc and unshare")
     made = starter.for_line("x", kind, "3Mbit/s", "1Mbit/s", device="v0", laws=["droptail"])
-    line = home_line.home_line(kind, "3Mbit/s", "1Mbit/s", "down", "v0")
+    line = starter.home_line(kind, "3Mbit/s", "1Mbit/s", "down", "v0")
     sender = tmp_path / "sender.py"
     sender.write_text(SENDER)
     script = "\n".join(

@@ -227,7 +227,7 @@ def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(progress, "bar", bar)
     now = Progress(0.5, 1, 2, 1.0)
-    with study._bar() as tell:
+    with study.progress_bar() as tell:
         tell(now, making.StudyProgress(wanted=2, failed=1))
         tell(now, making.StudyProgress(wanted=2, packets=3e6))
     assert [it.more for it in seen] == [", 1 failed", ", 3 million packets"]

@@ -28,7 +28,7 @@ from forebay.campaign.study import Study, effects
 from forebay.campaign.study_page import html
 from forebay.campaign.study_points import Gains, PointGains, Points
 from forebay.cli.invocation import Invocation
-from forebay.cli.study import _end
+from forebay.cli.study import end
 from forebay.control import fitted_gains
 from forebay.experiment import descriptions, experiment
 from forebay.experiment import run_rows as rows
@@ -565,7 +565,7 @@ def test_after_an_interruption_no_point_is_read(
     )
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
-        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", metrics=[], report=False)
+        end(whole.points, whole.store, growing.Grown(ended, 1), call, metrics=[], report=False)
     said = capsys.readouterr().err
     assert "interrupted: 3 of 9 runs" in said and "1 failed: too long" in said
 

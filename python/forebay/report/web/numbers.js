@@ -1,5 +1,5 @@
 "use strict";
-// Columns of numbers out of the page's text; forebay/report/packed_columns.py wrote them.
+// Columns of numbers out of the page's text; forebay/report/moving.py wrote them.
 globalThis.forebayNumbers = (() => {
   const inflated = async (text) => {
     const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
