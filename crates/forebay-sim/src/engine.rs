@@ -124,13 +124,6 @@ impl<T: Topology> PacketEngine<T> {
             window: scenario.measure,
         };
         let ports = ports(scenario, queues, settings);
-        let line_back = |(number, link): (usize, &Link)| {
-            let rate = link.rate_back.unwrap_or(link.rate);
-            let wire = Wire::new(rate, link.delay);
-            let steps = LinkSteps::of(scenario, number);
-            LineBack::new(wire, link.rate_back.is_some(), &steps)
-        };
-        let lines_back = scenario.all_links().enumerate().map(line_back).collect();
         let network = NetworkState::new(scenario, seed);
         let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
@@ -144,7 +137,7 @@ impl<T: Topology> PacketEngine<T> {
         let lines = lines.or_none();
         let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
-            links: T::new(scenario, &network, ports, lines_back),
+            links: T::new(scenario, &network, ports, lines_back(scenario)),
             changed: 0,
             end: over,
             hosts: Hosts {
@@ -468,6 +461,17 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
         .zip(queues)
         .map(port)
         .collect()
+}
+
+/// The way back along each link.
+fn lines_back(scenario: &Scenario) -> Vec<LineBack> {
+    let line_back = |(number, link): (usize, &Link)| {
+        let rate = link.rate_back.unwrap_or(link.rate);
+        let wire = Wire::new(rate, link.delay);
+        let steps = LinkSteps::of(scenario, number);
+        LineBack::new(wire, link.rate_back.is_some(), &steps)
+    };
+    scenario.all_links().enumerate().map(line_back).collect()
 }
 
 /// When a port's law wants to be called.

@@ -127,6 +127,20 @@ struct AckReport {
     prior_in_flight_pkts: u32,
 }
 
+/// When the first and the last packet were sent that an ACK reports, of those that were sent once,
+/// and what else it says of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deliveries {
+    /// Of those that it reports by number.
+    acked: Option<(Time, Time)>,
+    /// Of those that it reports by SACK.
+    sacked: Option<(Time, Time)>,
+    /// A packet that was sent again is acknowledged by number.
+    copy_acked: bool,
+    /// How far packets have arrived behind later ones, at most.
+    behind_pkts: u32,
+}
+
 impl<C: CongestionControl> TcpSender for Linux<C> {
     fn new(config: &Config, phase: f64) -> Linux<C> {
         let mut sender = Linux::<C>::new(Connection::new(), config);
@@ -375,7 +389,7 @@ impl<C: CongestionControl> Linux<C> {
 
     /// Takes what an ACK says: what has arrived, and how long it took.
     fn apply_ack(&mut self, ack: &Ack, step: &mut SenderStep) -> AckReport {
-        let (now, floor) = (step.now, step.config.min_rto);
+        let now = step.now;
         let mut report = AckReport {
             una_advanced: ack.next > self.connection.una,
             ece: ack.ece && self.ecn(),
@@ -384,63 +398,21 @@ impl<C: CongestionControl> Linux<C> {
             ..AckReport::default()
         };
         let head = self.scoreboard.head().copied();
-        let head_sent_at = head.map(|sent| sent.sent_at);
         report.delayed = report.una_advanced
             && head.is_some_and(|sent| {
                 sent.ever_retransmitted && now - sent.sent_at < self.rtt.min_rtt
             });
-        // When the first and the last packet were sent that this ACK reports.
-        let (mut acked, mut sacked) = (None, None);
-        let (mut copy_acked, mut behind_pkts) = (false, 0);
-        let (rack, high, min_rtt) = (&mut self.rack, self.high_seq, self.rtt.min_rtt);
-        let rates = &mut self.rates;
-        self.scoreboard.update(ack, |delivery| {
-            report.delivered += 1;
-            report.sacked |= delivery.by_sack;
-            if let Some(rates) = rates {
-                rates.on_delivered(delivery.seq);
-            }
-            rack.advance(&delivery, now, min_rtt);
-            let sent_at = delivery.sent.sent_at;
-            if delivery.sent.ever_retransmitted {
-                copy_acked |= !delivery.by_sack;
-                return;
-            }
-            behind_pkts = behind_pkts.max(delivery.behind_pkts);
-            report.first_copy |= delivery.seq < high;
-            let span = if delivery.by_sack {
-                &mut sacked
-            } else {
-                &mut acked
-            };
-            let (first_sent_at, _) = span.unwrap_or((sent_at, sent_at));
-            *span = Some((first_sent_at, sent_at));
-        });
-        if behind_pkts > 0 {
-            self.rack.on_reordering(behind_pkts);
+        let deliveries = self.take_deliveries(ack, now, &mut report);
+        if deliveries.behind_pkts > 0 {
+            self.rack.on_reordering(deliveries.behind_pkts);
         }
         if report.una_advanced {
             self.connection.una = ack.next;
             self.timeouts = 0;
         }
+        let head_sent_at = head.map(|sent| sent.sent_at);
+        self.take_round_trip(&deliveries, head_sent_at, &mut report, step);
         let Connection { una, next, .. } = self.connection;
-        // A packet sent once tells the round trip, first by number, then by SACK; failing both,
-        // the timestamp of the packet that moved the edge does, a copy as it may be.
-        let by_number = acked.filter(|_| !copy_acked);
-        let by_stamp = (head_sent_at.filter(|_| report.una_advanced))
-            .map(|at| now - rtt::stamped_rtt(at, now))
-            .map(|at| (at, at));
-        if let Some((first_sent_at, _)) = by_number.or(sacked).or(by_stamp) {
-            let last_sent_at = sacked
-                .or(by_number)
-                .or(by_stamp)
-                .map_or(first_sent_at, |span| span.1);
-            self.rtt.min_rtt = self.rtt.min_rtt.min(now - last_sent_at);
-            if self.rtt.update(now - first_sent_at, una, next, floor) {
-                self.receive_window.end_round(una);
-            }
-            report.rtt = Some(now - last_sent_at);
-        }
         self.congestion.on_ack(&AckSample {
             now,
             una,
@@ -461,11 +433,71 @@ impl<C: CongestionControl> Linux<C> {
         // A SACK moves the timer only if its packet was sent before the head was (last) sent:
         // else a lost copy's timeout would be put off on and on.
         report.set_timer = report.una_advanced
-            || match (sacked, self.scoreboard.head()) {
+            || match (deliveries.sacked, self.scoreboard.head()) {
                 (Some((first_sent_at, _)), Some(head)) => first_sent_at < head.sent_at,
                 _ => false,
             };
         report
+    }
+
+    /// Takes each packet that an ACK reports for the first time.
+    fn take_deliveries(&mut self, ack: &Ack, now: Time, report: &mut AckReport) -> Deliveries {
+        let mut deliveries = Deliveries::default();
+        let (rack, high, min_rtt) = (&mut self.rack, self.high_seq, self.rtt.min_rtt);
+        let rates = &mut self.rates;
+        self.scoreboard.update(ack, |delivery| {
+            report.delivered += 1;
+            report.sacked |= delivery.by_sack;
+            if let Some(rates) = rates {
+                rates.on_delivered(delivery.seq);
+            }
+            rack.advance(&delivery, now, min_rtt);
+            let sent_at = delivery.sent.sent_at;
+            if delivery.sent.ever_retransmitted {
+                deliveries.copy_acked |= !delivery.by_sack;
+                return;
+            }
+            deliveries.behind_pkts = deliveries.behind_pkts.max(delivery.behind_pkts);
+            report.first_copy |= delivery.seq < high;
+            let sent = match delivery.by_sack {
+                true => &mut deliveries.sacked,
+                false => &mut deliveries.acked,
+            };
+            let (first_sent_at, _) = sent.unwrap_or((sent_at, sent_at));
+            *sent = Some((first_sent_at, sent_at));
+        });
+        deliveries
+    }
+
+    /// Takes the round trip that an ACK gives, if it gives one.
+    fn take_round_trip(
+        &mut self,
+        deliveries: &Deliveries,
+        head_sent_at: Option<Time>,
+        report: &mut AckReport,
+        step: &SenderStep,
+    ) {
+        let now = step.now;
+        let Connection { una, next, .. } = self.connection;
+        // A packet sent once tells the round trip, first by number, then by SACK; failing both,
+        // the timestamp of the packet that moved the edge does, a copy as it may be.
+        let by_number = deliveries.acked.filter(|_| !deliveries.copy_acked);
+        let by_stamp = (head_sent_at.filter(|_| report.una_advanced))
+            .map(|at| now - rtt::stamped_rtt(at, now))
+            .map(|at| (at, at));
+        let sacked = deliveries.sacked;
+        let Some((first_sent_at, _)) = by_number.or(sacked).or(by_stamp) else {
+            return;
+        };
+        let last = sacked.or(by_number).or(by_stamp);
+        let last_sent_at = last.map_or(first_sent_at, |(_, last)| last);
+        let rtt = now - last_sent_at;
+        self.rtt.min_rtt = self.rtt.min_rtt.min(rtt);
+        let floor = step.config.min_rto;
+        if self.rtt.update(now - first_sent_at, una, next, floor) {
+            self.receive_window.end_round(una);
+        }
+        report.rtt = Some(rtt);
     }
 }
 
