@@ -27,7 +27,7 @@
 //! # fn main() -> Result<(), ParamError> {
 //! let codel = laws::find("codel").expect("a law of the registry");
 //! let law = codel.read(&[("target".into(), Value::Text("5ms".into()))])?;
-//! let (rate, buffer) = (Rate::from_bps(10_000_000), Buffer::Packets(1000));
+//! let (rate, buffer) = (Rate::from_bps(10_000_000), Buffer::Packets(2000));
 //! let site = QueueSite { rate, buffer, packet: Bytes(1500), ecn: true };
 //! let mut queue = Aqm::new(law, QueueChoice::default()).build(&site, 1, "law")?;
 //!
@@ -39,7 +39,7 @@
 //!         sent.extend(queue.dequeue(now, &mut signals).packet());
 //!     }
 //! }
-//! assert!(signals.marks > 20 && signals.drops == 0 && sent.len() == 1000);
+//! assert!(signals.marks > 10 && signals.drops == 0 && sent.len() == 1000);
 //! # Ok(())
 //! # }
 //! ```
