@@ -627,7 +627,7 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     counts.clear()
     study(text.replace('buffer = "100p"', 'buffer = "90p"').replace("log 12", "log 2"))
     assert counts == ["pi"] * 2
-    monkeypatch.setattr(designs, "version", lambda: "of other code")
+    monkeypatch.setattr(designs, "designs_version", lambda: "of other code")
     study(text.replace("log 12", "log 2"))
     assert counts == ["pi"] * 4
 
