@@ -60,10 +60,13 @@ impl KeyDoc {
     }
 }
 
-/// Whether a key has a range: flags and texts have none.
+/// True if a key has a range: flags, texts and what may have any size have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
     use forebay_units::Shape;
-    spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
+    let bounded = spec.min.is_finite() || spec.max.is_finite();
+    bounded
+        && spec.min < spec.max
+        && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
 }
 
 /// Every key, in the order of a scenario. The parameters of laws are in the registry.

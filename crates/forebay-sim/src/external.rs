@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use forebay_aqm::{DropReason as Drop, Ecn, TrafficClass};
+use forebay_aqm::{DropReason, Ecn, TrafficClass};
 use forebay_units::{Span, Time};
 
 use crate::ids::FlowId;
@@ -47,7 +47,7 @@ pub struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// A queue dropped it.
-    Queue(Drop),
+    Queue(DropReason),
     /// At random, behind its last queue.
     Random,
 }
@@ -73,7 +73,7 @@ pub enum QueueAction {
     /// The queue has set CE on the packet.
     Mark,
     /// The queue has dropped the packet.
-    Drop(Drop),
+    Drop(DropReason),
 }
 
 /// An entry of the log of the queues that packets of the caller meet.

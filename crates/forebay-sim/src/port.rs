@@ -1,6 +1,6 @@
 //! A port: a bottleneck, and the link behind it.
 
-use forebay_aqm::{Capacity, DropReason as Drop, Queue, Sink};
+use forebay_aqm::{Capacity, DropReason, Queue, Sink};
 use forebay_trace::{Bottleneck, Settings};
 use forebay_units::{Rate, Span, Time};
 
@@ -147,13 +147,13 @@ pub struct PortDrops {
     /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
     pub blocks: Vec<u32>,
     /// Packets of the caller, who is to be told.
-    pub external: Vec<(Time, Packet, Drop)>,
+    pub external: Vec<(Time, Packet, DropReason)>,
     /// What has happened to packets of the caller here, where the caller wants to know.
     pub log: Option<Vec<Logged>>,
 }
 
 impl Sink<Packet> for PortDrops {
-    fn dropped(&mut self, now: Time, packet: Packet, why: Drop, _class: u8) {
+    fn dropped(&mut self, now: Time, packet: Packet, why: DropReason, _class: u8) {
         let blocks = packet.blocks_and_host.blocks();
         if blocks != NO_BLOCKS {
             self.blocks.push(blocks);
