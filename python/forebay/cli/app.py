@@ -15,25 +15,78 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
-from forebay.cli import values
 from forebay.cli.declaration import flowing
+
+#: The commands by the heading under which `forebay --help` has them: file of this folder and
+#: function, which may be left out where both have the command's name; a group is a table.
+COMMANDS: dict[str, dict[str, str | dict[str, str]]] = {
+    "Start here": {
+        "studio": "studio",
+        "init": "init",
+        "explain": "lookup.explain",
+        "laws": "lookup.laws",
+        "queues": "lookup.queues",
+    },
+    "Simulate": {
+        "run": "run",
+        "study": "study",
+        "fluid": "fluid",
+        "suite": "suite",
+        "compare": "compare",
+        "store": {name: f"store.{name}" for name in ("ls", "show", "prune", "export")},
+    },
+    "Control theory": {
+        "design": "design",
+        "identify": "identify",
+        "map": "design.stability_map",
+        "tune": "tune",
+    },
+    "Real traffic": {
+        "link": "link",
+        "attach": "attach",
+        "detach": "attach.detach",
+        "set": "attach.set_",
+        "stats": "attach.stats",
+        "list": "attach.list_",
+        "doctor": "machine.doctor",
+        "validate": "compare.validate",
+        "kernel": {name: f"machine.{name}_guest" for name in ("setup", "list", "remove")},
+    },
+    "Papers and files": {
+        "experiments": "lookup.experiments",
+        "replay": "papers.replay",
+        "figure": "papers.figure",
+        "cite": "lookup.cite",
+        "schema": "lookup.schema",
+    },
+}
+GROUPS = {
+    "store": "Look into the store of runs, and tidy it up.",
+    "kernel": "Build, list and remove the guests of `--engine kernel`: real Linux, in virtual "
+    "time.",
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    # An option may be what is to be explained.
+    "explain": {"ignore_unknown_options": True},
+    # What follows COMMAND is COMMAND's.
+    "link": {"allow_interspersed_args": False},
+}
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Ctrl-C as an exception that the caller gets: Typer makes of it a mere status."""
+def _interrupted_aloud() -> Iterator[None]:
+    """Turn Ctrl-C into an exception that the caller gets: Typer makes of it a mere status."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Abort from None
 
 
-def _plain(params: list[Any]) -> list[Any]:
-    """Flags without the name of a type in the help: a flag takes no value."""
+def _without_type(params: list[Any]) -> list[Any]:
+    """Return parameters whose flags have no type in the help: a flag takes no value."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
-    values.plain(params)
     return params
 
 
@@ -41,21 +94,21 @@ class Command(TyperCommand):
     """One of the commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))
+        return _without_type(super().get_params(ctx))
 
 
 class Commands(TyperGroup):
-    """The commands; reading their options takes time, too."""
+    """The commands; an interruption counts also while their options are read."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))
+        return _without_type(super().get_params(ctx))
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _told():
+        with _interrupted_aloud():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        with _told():
+        with _interrupted_aloud():
             return super().invoke(ctx)
 
 
@@ -67,86 +120,52 @@ def front(
         raise typer.Exit
 
 
-#: Headings of `forebay --help`.
-START, SIMULATE, CONTROL = "Start here", "Simulate", "Control theory"
-REAL, PAPERS = "Real traffic", "Papers and files"
-
-#: Heading, name, and where it is: a file of this folder, and a function of it or a group of them.
-COMMANDS: list[tuple[str, str, str, str | tuple[str, ...]]] = [
-    (START, "studio", "studio", "studio"),
-    (START, "init", "init", "init"),
-    (START, "explain", "explain", "explain"),
-    (START, "laws", "laws", "laws"),
-    (START, "queues", "laws", "queues"),
-    (SIMULATE, "run", "run", "run"),
-    (SIMULATE, "study", "study", "study"),
-    (SIMULATE, "fluid", "fluid", "fluid"),
-    (SIMULATE, "suite", "suite", "suite"),
-    (SIMULATE, "compare", "compare", "compare"),
-    (SIMULATE, "store", "store", ("ls", "show", "prune", "export")),
-    (CONTROL, "design", "design", "design"),
-    (CONTROL, "identify", "identify", "identify"),
-    (CONTROL, "map", "map", "stability_map"),
-    (CONTROL, "tune", "tune", "tune"),
-    (REAL, "link", "link", "link"),
-    (REAL, "attach", "attach", "attach"),
-    (REAL, "detach", "attach", "detach"),
-    (REAL, "set", "attach", "set_"),
-    (REAL, "stats", "attach", "stats"),
-    (REAL, "list", "attach", "list_"),
-    (REAL, "doctor", "doctor", "doctor"),
-    (REAL, "validate", "validate", "validate"),
-    (REAL, "kernel", "kernel", ("setup", "list", "remove")),
-    (PAPERS, "experiments", "experiments", "experiments"),
-    (PAPERS, "replay", "replay", "replay"),
-    (PAPERS, "figure", "figure", "figure"),
-    (PAPERS, "cite", "cite", "cite"),
-    (PAPERS, "schema", "schema", "schema"),
-]
-SETTINGS: dict[str, dict[str, Any]] = {
-    # An option may be what is to be explained.
-    "explain": {"ignore_unknown_options": True},
-    # What follows COMMAND is COMMAND's.
-    "link": {"allow_interspersed_args": False},
-}
-
-
 def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
-    """The command line; where the command that is called is known, with that one alone.
+    """Return the command line; with one command alone where it is known which one is called.
 
-    listed: otherwise for a list of the commands, whose options take as long again to read.
+    listed: True for a list of the commands, without their options, which take as long again to
+    read.
     """
-    made = typer.Typer(
+    whole = typer.Typer(
         cls=Commands,
         help="A workbench for active queue management (AQM).",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback(invoke_without_command=True)(front)
-    one = any(name == called for _, name, _, _ in COMMANDS)
-    for panel, name, file, function in COMMANDS:
-        if one and name != called:
-            continue
-        module = import_module(f"forebay.cli.{file}")
-        if isinstance(function, str):
+    whole.callback(invoke_without_command=True)(front)
+    alone = any(called in commands for commands in COMMANDS.values())
+    for panel, commands in COMMANDS.items():
+        for name, place in commands.items():
+            if alone and name != called:
+                continue
+            if isinstance(place, dict):
+                group = typer.Typer(cls=Commands, help=GROUPS[name], no_args_is_help=True)
+                for verb, function in place.items():
+                    group.command(verb, cls=Command)(_loaded(function))
+                whole.add_typer(group, name=name, rich_help_panel=panel)
+                continue
+            command = _loaded(place)
+            if listed and not alone:
+                command = _without_options(command)
             settings = SETTINGS.get(name, {})
-            add = made.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)
-            found = getattr(module, function)
-            add(found if one or not listed else _only_told(found))
-            continue
-        group = typer.Typer(cls=Commands, help=module.HELP, no_args_is_help=True)
-        for each in function:
-            group.command(cls=Command)(getattr(module, each))
-        made.add_typer(group, name=name, rich_help_panel=panel)
-    return made
+            add = whole.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)
+            add(command)
+    return whole
 
 
-def _only_told(command: Callable[..., None]) -> Callable[[], None]:
-    """A command without its options, for a list of commands."""
+def _loaded(place: str) -> Callable[..., None]:
+    """Return the function of a place in `COMMANDS`."""
+    file, _, name = place.partition(".")
+    function: Callable[..., None] = getattr(import_module(f"forebay.cli.{file}"), name or file)
+    return function
 
-    def told() -> None:
-        raise AssertionError("it is listed, and not called")
 
-    told.__doc__ = flowing(command.__doc__ or "")
-    return told
+def _without_options(command: Callable[..., None]) -> Callable[[], None]:
+    """Return a command that has only a name and a help, for a list of commands."""
+
+    def named() -> None:
+        raise AssertionError("a command of a list is not called")
+
+    named.__doc__ = flowing(command.__doc__ or "")
+    return named

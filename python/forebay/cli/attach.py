@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,9 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
+from forebay.cli.invocation import print_errors
 from forebay.cli.main import FAILED
-from forebay.cli.options import LawKind, Settings, print_table, settings
+from forebay.cli.options import LawKind, Settings, console, print_table, settings
 
 if TYPE_CHECKING:
     from forebay.linux.law_statistics import LawCounts
@@ -67,17 +67,12 @@ def attach(
     from forebay.linux.devices import quoted, shown
 
     act = attachments.plan if dry_run else attachments.attach
+    designed = settings(design.split(",")) if design else None
     with _kernel():
         done = act(
-            device,
-            law,
-            settings(set_),
-            rate=rate,
-            buffer=buffer,
-            ecn=ecn,
-            design=settings(design.split(",")) if design else None,
+            device, law, settings(set_), rate=rate, buffer=buffer, ecn=ecn, design=designed,
             front=front,
-        )
+        )  # fmt: skip
     for note in done.notes:
         print(note)
     if dry_run:
@@ -155,29 +150,23 @@ def stats(
 
     from forebay.linux import law_statistics as statistics
 
-    widths: list[int] = []
+    widths: list[int] | None = None
     while True:
         with _kernel():
             all_counts = [statistics.seen(device)] if device else statistics.all_seen()
-            notes = [] if widths else [statistics.hidden(counts) for counts in all_counts]
-        if not widths:
-            _print_problems()
-        for note in filter(None, notes):
-            print(note, file=sys.stderr)
+            hidden = list(map(statistics.hidden, all_counts)) if widths is None else []
+        if widths is None:
+            print_errors([*_problems(), *filter(None, hidden)])
+            widths = []
         if as_json:
-            print(
-                json.dumps(
-                    [counts.as_json() for counts in all_counts], indent=None if watch else 1
-                ),
-                flush=True,
-            )
+            numbers = [counts.as_json() for counts in all_counts]
+            print(json.dumps(numbers, indent=None if watch else 1), flush=True)
         elif prometheus:
             print(statistics.prometheus(all_counts), end="", flush=True)
         else:
             widths = _show(all_counts, widths)
         if not watch:
             return
-        widths = widths or [0]
         time.sleep(1)
 
 
@@ -194,21 +183,17 @@ def list_(*, as_json: bool = False) -> None:
     from forebay.linux import devices, records
     from forebay.linux.devices import quoted, shown
 
-    attached, _ = records.read()
-    _print_problems()
+    attached, problems = records.read()
+    print_errors(problems)
     with _kernel():
-        for name in devices.unrecorded():
-            print(
-                f"{shown(name)}: has a law of Forebay without a record here; "
-                f"`forebay detach {quoted(name)}` removes it",
-                file=sys.stderr,
-            )
+        print_errors(
+            f"{shown(name)}: has a law of Forebay without a record here; "
+            f"`forebay detach {quoted(name)}` removes it"
+            for name in devices.unrecorded()
+        )
     if as_json:
         print(json.dumps([asdict(record) for record in attached], indent=1))
         return
-    columns = [
-        Column(name, left=True) for name in ("device", "law", "rate", "engine", "parameters")
-    ]
     rows = []
     for record in attached:
         with _kernel():
@@ -218,22 +203,21 @@ def list_(*, as_json: bool = False) -> None:
         rate = quantities.rate(record.rate_bps)
         where = f" ({state})" if state else ""
         rows.append([shown(name) + where, record.law, rate, record.engine, params])
-    print_table(columns, rows)
+    heads = ("device", "law", "rate", "engine", "parameters")
+    print_table([Column(head, left=True) for head in heads], rows)
 
 
-def _print_problems() -> None:
-    """Name the records that cannot be used, a line each."""
+def _problems() -> Sequence[object]:
+    """Return the records that cannot be used."""
     from forebay.linux import records
 
-    for problem in records.read()[1]:
-        print(problem, file=sys.stderr)
+    return records.read()[1]
 
 
 def _show(all_counts: list[LawCounts], former: list[int]) -> list[int]:
     """Print a table, without headings if its columns are as wide as before; return the widths."""
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Column, RowGroup
-    from forebay.cli.options import console
     from forebay.linux.devices import shown
 
     heads = [
@@ -247,19 +231,15 @@ def _show(all_counts: list[LawCounts], former: list[int]) -> list[int]:
     rows = [
         [
             *(shown(counts.device) + ("" if counts.present else GONE), counts.law),
-            *(text(counts.queue_pkts), text(counts.queue_mean_pkts)),
-            *(
-                text(counts.queue_std_pkts),
-                text(counts.delay_mean_s, 1, 1e3),
-                text(counts.p, 3, 100),
-            ),
-            *(text(counts.marks, 0), text(counts.drops, 0), text(counts.overflows, 0)),
+            *(text(counts.queue_pkts), text(counts.queue_mean_pkts), text(counts.queue_std_pkts)),
+            *(text(counts.delay_mean_s, 1, 1e3), text(counts.p, 3, 100)),
+            *(text(count, 0) for count in (counts.marks, counts.drops, counts.overflows)),
             text(counts.sent_bytes, 1, 1e-6),
         ]
         for counts in all_counts
     ]
-    columns = [Column.from_heading(head) for head in heads]
-    screen, groups = console(), [RowGroup(rows)]
-    widths = terminal_table.fitting_widths(columns, groups, screen.width)
-    terminal_table.show(screen, columns, groups, header=not widths or widths != former)
+    columns, screen = list(map(Column.from_heading, heads)), console()
+    widths = terminal_table.fitting_widths(columns, [RowGroup(rows)], screen.width)
+    header = not widths or widths != former
+    terminal_table.show(screen, columns, [RowGroup(rows)], header=header)
     return widths

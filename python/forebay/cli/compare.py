@@ -1,20 +1,34 @@
-"""`forebay compare`: two saved results side by side.
+"""`forebay compare` and `forebay validate`: two saved results, and an engine against others.
 
-What it needs is loaded inside it, so that other commands stay quick.
+What they need is loaded inside them, so that other commands stay quick.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, command_line
-from forebay.cli.options import Metrics, ReportOptions, console, metric_names
+from forebay.cli.invocation import (
+    Invocation,
+    command_line,
+    print_errors,
+    print_json,
+    stopped,
+)
+
+if TYPE_CHECKING:
+    from forebay.comparison.validate import ValidatedScenario
+
+#: Metrics that the terminal leaves to the report.
+IN_REPORT = ("delay_p99_s", "utilisation")
 
 
 @with_options
-def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOptions) -> None:
+def compare(
+    a: Path, b: Path, /, *, metric: options.Metrics = None, output: options.ReportOptions
+) -> None:
     """Compare two saved results: what differs, and whether that may be chance.
 
     Laws and points are matched by their labels, runs by their seeds.
@@ -27,17 +41,136 @@ def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOption
     from forebay.comparison import comparison_page as page
     from forebay.comparison.compare import compare as compared
 
-    found = compared(a, b, metrics=metric_names(metric))
-    command = command_line()
+    comparison = compared(a, b, metrics=options.metric_names(metric))
     default = f"compare-{a.resolve().name}-{b.resolve().name}"
-    asked = digest_of([a.resolve(), b.resolve()])
-    call = Invocation.begun(output, default, command, digest=lambda: asked, numbers=page.NUMBERS)
+    digest = digest_of([a.resolve(), b.resolve()])
+    call = Invocation.begun(
+        output, default, command_line(), digest=lambda: digest, numbers=page.NUMBERS
+    )
     if call.as_json:
-        print(json.dumps(found.to_dict()))
+        print_json(comparison.to_dict())
     else:
-        page.show(console(), found)
+        page.show(options.console(), comparison)
     if call.folder is not None:
         with call.drawing("the table is all that there is"):
-            written = page.write(found, call.folder, command, call.digest)
+            written = page.write(comparison, call.folder, call.command, call.digest)
         call.tell("Page", written)
         call.show(written)
+
+
+@with_options
+def validate(
+    file: list[Path],
+    /,
+    *,
+    overrides: options.ScenarioOptions,
+    repeats: options.AtLeastOne = 3,
+    attempts: options.AtLeastOne = 3,
+    links: options.AtLeastOne = 1,
+    void_lateness: str = "1ms",
+    void_rate: str = "0.1%",
+    engines: str = "packets,link",
+    page: Path | None = None,
+    output: options.ReportOptions,
+) -> None:
+    """Run a scenario on two engines or more, simulated and with real flows, and lay them side by
+    side.
+
+    Ctrl-C keeps what has finished.
+
+    file FILE…: Scenarios in TOML; for real flows with ftp, mice, web or program traffic.
+    law LAW: Only this law instead of the file's.
+    engines A,B,…: Which engines; the others are held beside the last. docs/engines.md has all.
+    repeats: Real runs of each law, in real time.
+    attempts: Runs at most for one that is not void.
+    links: Real runs at a time, each on a link of its own.
+    void_lateness TIME: A run is void if one packet in 1000 is released later.
+    void_rate SHARE: A run is void if the rate is off by more.
+    page FILE: Write the comparison as Markdown.
+    out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
+    as_json: Print one JSON object per law instead of tables.
+    """
+    from forebay._base import progress
+    from forebay._base.publication import digest_of
+    from forebay.comparison import validate as validation
+
+    void = (void_lateness, void_rate)
+    replaced = (overrides.law, overrides.set_, overrides.seeds)
+    digest = digest_of([file, replaced, engines, repeats, attempts, links, void])
+    call = Invocation.begun(output, None, command_line(), page=page, digest=lambda: digest)
+    names = [name.strip() for name in engines.split(",")]
+    outcome = validation.validate(
+        file, overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds,
+        repeats=repeats, attempts=attempts, links=links, void_lateness=void_lateness,
+        void_rate=void_rate, progress=lambda runs: progress.bar(what=f"{runs} runs"),
+        engines=names,
+    )  # fmt: skip
+    if outcome.comparisons:
+        _report(outcome.comparisons, call, void)
+    if outcome.failure:
+        print_errors([f"forebay validate: {outcome.failure}"])
+    if outcome.interrupted or outcome.failure:
+        raise stopped(
+            outcome.finished,
+            outcome.wanted,
+            interrupted=outcome.interrupted,
+            reported=bool(outcome.comparisons),
+            what=f"{outcome.reference} run",
+        )
+
+
+def _report(validated: list[ValidatedScenario], call: Invocation, void: tuple[str, str]) -> None:
+    """Print the tables, and then write what was asked for, first what has the runs."""
+    for scenario in validated:
+        if call.as_json:
+            _print_lines(scenario)
+        else:
+            _show(scenario)
+    if call.page is None and call.folder is None:
+        return
+    from forebay.comparison import validation_page as pages
+
+    if call.folder is not None:
+        with call.drawing(f"{call.folder} has the numbers", "writing the report"):
+            pages.write_files(validated, call.folder, call.command, *void, digest=call.digest)
+    if call.page is not None:
+        call.publish_page(lambda: pages.markdown(validated, call.command, *void))
+        call.tell("Page", call.page)
+    if call.folder is not None:
+        call.tell("Report", call.folder / "report.html")
+        call.show(call.folder / "report.html")
+
+
+def _print_lines(scenario: ValidatedScenario) -> None:
+    """Print an object of JSON for each law."""
+    from forebay.report.result_files import finite
+
+    for row in scenario.rows:
+        sides = zip(row.names, row.sides, strict=True)
+        runs = {name: [finite(metrics) for metrics in side.metrics] for name, side in sides}
+        print_json({"scenario": scenario.path, **row.as_json(), **runs})
+
+
+def _show(scenario: ValidatedScenario) -> None:
+    """Print the table of a scenario: three rows for each law, and how many runs were void."""
+    from forebay._base.terminal_table import Column
+    from forebay.comparison.validate import METRICS
+
+    names = [name for name in scenario.metrics if name not in IN_REPORT]
+    columns = [
+        *(Column("law", left=True), Column("", left=True), Column("verdict", sentence=True)),
+        *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
+    ]
+    verdicts = [row.verdict + (" (VOID)" if row.counts_void else "") for row in scenario.rows]
+    rows = [
+        [name, side, verdicts[i // 3] if i % 3 == 2 else "", *cells]
+        for i, (name, side, *cells) in enumerate(scenario.table_rows(names))
+    ]
+    screen = options.print_table(columns, rows, width=160, title=scenario.heading, keys=2)
+    screen.print(f"{scenario.count()}.")
+    if again := sum(row.again for row in scenario.rows):
+        screen.print(f"Real runs that were void or failed, and were made again: {again}.")
+    for row in scenario.rows:
+        if row.void:
+            reasons = "; ".join(row.reasons)
+            print(f"forebay validate: {row.law}: {row.void} of {row.repeats} VOID: {reasons}")

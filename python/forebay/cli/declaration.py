@@ -1,8 +1,9 @@
-"""A command's options, out of its signature and its docstring.
+"""Options of a command, declared by its signature and its docstring.
 
 A parameter is an option; one before `/` is an argument. Below the docstring's first paragraphs
-stands a line for each: `name METAVAR: what the help says of it`. A parameter that is a dataclass
-has an option for each of its fields, with the dataclass' words where the command has none.
+stands a line for each: `name METAVAR: help`. A parameter that is a dataclass has an option for each
+of its fields, with the dataclass' words where the command has none. Typer gets a function with that
+many parameters, each annotated with its own `typer.Option` or `typer.Argument`.
 """
 
 from __future__ import annotations
@@ -10,51 +11,48 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 
 LINE = re.compile(r"(?P<name>\w+)(?: (?P<metavar>\S.*?))?: (?P<help>.+)")
-#: What the help says of an option that is a list.
+#: End of the help of an option that is a list.
 SEVERAL = "May be given several times."
 
 
 class OptionText(NamedTuple):
-    """What a docstring says of a parameter."""
+    """Metavariable and help of an option, as a docstring has them."""
 
     metavar: str | None = None
     help: str | None = None
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` as Typer reads it."""
-    declared = inspect.signature(command, eval_str=True).parameters.values()
-    # What is left is given its options by the command itself.
-    given = [it for it in declared if it.kind is not inspect.Parameter.VAR_KEYWORD]
-    groups: dict[str, Any] = {it.name: it.annotation for it in given if is_dataclass(it.annotation)}
+    """Return `command` as Typer reads it; parameters in `**options` are declared by the caller."""
+    signature, kinds = inspect.signature(command, eval_str=True), inspect.Parameter
+    declared = [p for p in signature.parameters.values() if p.kind is not kinds.VAR_KEYWORD]
+    groups: dict[str, Any] = {p.name: p.annotation for p in declared if is_dataclass(p.annotation)}
+    arguments = [p.name for p in declared if p.kind is kinds.POSITIONAL_ONLY]
     names = [field.name for group in groups.values() for field in fields(group)]
-    about, described = _described(command, [it.name for it in given] + names)
+    about, texts = _described(command, [p.name for p in declared] + names)
     parameters: list[inspect.Parameter] = []
-    positional = []
-    for it in given:
-        if it.name in groups:
-            parameters += _of_group(groups[it.name], described)
-            continue
-        is_argument = it.kind is inspect.Parameter.POSITIONAL_ONLY
-        positional += [it.name] * is_argument
-        text = described.get(it.name, OptionText())
-        parameters.append(_parameter(it.name, it.annotation, it.default, text, is_argument))
+    for p in declared:
+        if p.name in groups:
+            parameters += _of_group(groups[p.name], texts)
+        else:
+            text = texts.get(p.name, OptionText())
+            argument = p.name in arguments
+            parameters.append(_parameter(p.name, p.annotation, p.default, text, argument))
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
-        made = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        command(*[values.pop(name) for name in positional], **values, **made)
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(*[values.pop(name) for name in arguments], **values)
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__doc__ = about
@@ -62,19 +60,19 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def flowing(text: str) -> str:
-    """Paragraphs without the line breaks of the source: a terminal breaks lines where it ends."""
+    """Join the lines of each paragraph: a terminal breaks lines where it ends."""
     return "\n\n".join(
         paragraph if re.search(r"^\s", paragraph, re.MULTILINE) else " ".join(paragraph.split())
         for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text).strip())
     )
 
 
-def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
-    """The docstring without what it says of these parameters; and that."""
+def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
+    """Return the docstring without its lines on these parameters; and those lines, parsed."""
     about: list[str] = []
     texts: dict[str, list[str]] = {}
     name = ""
-    for line in inspect.cleandoc(of.__doc__ or "").splitlines():
+    for line in inspect.cleandoc(documented.__doc__ or "").splitlines():
         match = LINE.fullmatch(line)
         if match and match["name"] in names and about:
             name = match["name"]
@@ -90,23 +88,24 @@ def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText
     return flowing("\n".join(about)), described
 
 
-def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterable[inspect.Parameter]:
-    """The fields of a dataclass; `own` are the command's words, before those of the dataclass."""
+def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterator[inspect.Parameter]:
+    """Yield the fields of a dataclass; `own` has the command's words, which come first."""
     names = [field.name for field in fields(group)]
     words: dict[str, OptionText] = {}
     for base in reversed(group.__mro__):
         words |= _described(base, names)[1]
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        usual, mine = words.get(field.name, OptionText()), own.get(field.name, OptionText())
-        text = OptionText(mine.metavar or usual.metavar, mine.help or usual.help)
-        yield _parameter(field.name, hints[field.name], field.default, text)
+        usual, special = words.get(field.name, OptionText()), own.get(field.name, OptionText())
+        text = OptionText(special.metavar or usual.metavar, special.help or usual.help)
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield _parameter(field.name, hints[field.name], default, text)
 
 
 def _parameter(
     name: str, annotation: Any, default: Any, text: OptionText, is_argument: bool = False
 ) -> inspect.Parameter:
-    """A parameter of a command, as Typer has it."""
+    """Return a parameter of a command as Typer reads it."""
     kind, option = annotation, None
     if get_origin(annotation) is Annotated:
         kind, option = get_args(annotation)
@@ -114,12 +113,14 @@ def _parameter(
     elif is_argument:
         option = typer.Argument()
     else:
-        # Flags have no opposite; `set_`, `as_json` are no names of Python's own.
-        flag = name.removeprefix("as_").rstrip("_").replace("_", "-")
-        option = typer.Option(f"--{flag}")
+        # Flags have no opposite; Python keeps `set` and `json` for itself.
+        option = typer.Option(f"--{name.removeprefix('as_').rstrip('_').replace('_', '-')}")
+    kinds = {kind, *get_args(kind)}
     option.metavar = text.metavar or option.metavar
     option.help = text.help or option.help
-    several = any(get_origin(it) is list for it in (kind, *get_args(kind)))
+    if Path in kinds and not is_argument:
+        option.parser = path
+    several = any(get_origin(kind) is list for kind in kinds)
     if several and option.help and not is_argument and not option.help.endswith(SEVERAL):
         option.help += f" {SEVERAL}"
     return inspect.Parameter(
@@ -128,3 +129,15 @@ def _parameter(
         default=default,
         annotation=Annotated[kind, option],
     )
+
+
+def path(text: str) -> Path:
+    """Return a path; an empty one, as of a shell variable that is not set, is a `ValueError`."""
+    return Path(address(text))
+
+
+def address(text: str) -> str:
+    """Return a path or an address as it is; an empty one is a `ValueError`."""
+    if text == "":
+        raise ValueError("a path")
+    return text

@@ -1,36 +1,33 @@
-"""`forebay design`: gains for a link, their margins, and why."""
+"""`forebay design` and `forebay map`: gains for a link, and where a law is stable.
+
+What they need is loaded inside them, so that other commands stay quick.
+"""
 
 from __future__ import annotations
 
-import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from forebay._base import signals
 from forebay._base.quantities import DOTS, range_ends
+from forebay._base.words import in_figures
 from forebay._native import ScenarioError
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation
-from forebay.cli.options import L4sFlows, LawKind, OutputOptions, Settings, Tcp, console, settings
+from forebay.cli.invocation import Invocation, print_json
+
+if TYPE_CHECKING:
+    from forebay.control.stability_map import StabilityMap
 
 
-@with_options
-def design(
-    law: LawKind,
-    /,
-    *,
-    rate: str | None = None,
-    flows: str | None = None,
-    rtt: str | None = None,
-    from_: Path | None = None,
-    tcp: Tcp = "reno",
-    l4s_flows: L4sFlows = 0.0,
-    packet: str | None = None,
-    target: str | None = None,
-    buffer: str | None = None,
-    set_: Settings = None,
-    output: OutputOptions,
-    export: Path | None = None,
-) -> None:
-    """Design a law for a link: gains, margins, and why.
+@dataclass(frozen=True, kw_only=True)
+class LinkOptions:
+    """The link of a design, and its flows.
 
     rate: Rate of the link, such as 15Mbit/s.
     flows: Long-lived TCP flows on it; 10..400 for a range; 30,20 for classes of flows.
@@ -38,6 +35,62 @@ def design(
     from_ FILE: A file of `forebay identify`, for what is not given: its rate, and of its intervals
         the fewest flows and the longest RTT.
     packet: Usual size of a packet; 1000B if it is left out.
+    """
+
+    rate: str | None = None
+    flows: str | None = None
+    rtt: str | None = None
+    from_: Path | None = None
+    tcp: options.Tcp = "reno"
+    l4s_flows: options.L4sFlows = 0.0
+    packet: str | None = None
+
+    def completed(self, *, quiet: bool) -> tuple[str, str, str, str]:
+        """Return rate, flows, RTT and packet; what is not given comes from the file."""
+        rate, flows, rtt, packet = self.rate, self.flows, self.rtt, self.packet
+        if self.from_ is not None:
+            from forebay.control import queue_estimate
+
+            link = queue_estimate.read_link(self.from_)
+            rate, packet, rtt = rate or link.rate, packet or link.packet, rtt or link.rtt[1]
+            flows = f"{max(1.0, link.flows[0]):g}" if flows is None else flows
+            if not quiet:
+                print(
+                    f"From {self.from_}: {rate}, {flows} flows or more, {rtt} or less, packets of "
+                    f"{packet}"
+                )
+        for text in flows.split(",") if flows is not None and DOTS not in flows else ():
+            _number(text, text, "a number")
+        for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
+            if value is None:
+                raise ScenarioError(
+                    f"{key}: found nothing, allowed: a value, here or in --from FILE"
+                )
+        assert rate is not None and flows is not None and rtt is not None
+        return rate, flows, rtt, packet or "1000B"
+
+
+def _number(text: str, flows: str, allowed: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None
+
+
+@with_options
+def design(
+    law: options.LawKind,
+    /,
+    *,
+    link: LinkOptions,
+    target: str | None = None,
+    buffer: str | None = None,
+    set_: options.Settings = None,
+    output: options.OutputOptions,
+    export: Path | None = None,
+) -> None:
+    """Design a law for a link: gains, margins, and why.
+
     target: Queue length or queuing delay to hold, such as 175p or 40ms; a quarter of the
         bandwidth-delay product if it is left out.
     buffer: Buffer size in packets, such as 500p; the bandwidth-delay product, or twice the target
@@ -48,120 +101,197 @@ def design(
     export FILE: Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or
         .csv (frequency response).
     """
-    rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
+    site = link.completed(quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
-    if any(DOTS in text for text in (rate, flows, rtt)):
+    overrides, flows = options.settings(set_), (link.l4s_flows, link.tcp)
+    if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
-        _for_range(law, rate, rtt, flows, packet, target, settings(set_), l4s_flows, tcp, call)
+        _design_range(law, site, target, overrides, flows, call)
         return
+    from forebay.control import export as exported
     from forebay.control.design import design as designed
+    from forebay.report import designs
 
     if export is not None:
-        from forebay.control import export as exported
-
         exported.check(export)
-    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp)
+    result = designed(law, *site, target, buffer, overrides, *flows)
     if export is not None:
         if result.loop is None:
             raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
         exported.save(result.loop, export)
-    written = []
-    if call.folder is not None:
-        written = result.report(call.folder)
+    written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
-        print(json.dumps(result.as_json()))
+        print_json(result.as_json())
         return
     from rich.console import Console
-
-    from forebay.report import designs
 
     designs.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
 
 
-def _for_range(
+def _design_range(
     law: str,
-    rate: str,
-    rtt: str,
-    flows: str,
-    packet: str,
+    site: tuple[str, str, str, str],
     target: str | None,
-    wanted: dict[str, str],
-    l4s_flows: float,
-    tcp: str,
+    overrides: dict[str, str],
+    flows_are: tuple[float, str],
     call: Invocation,
 ) -> None:
-    """One PI for every corner of the ranges."""
+    """Design one PI for every corner of the ranges."""
     from forebay.control import pi_stabilising_set
+    from forebay.report import designs
 
+    rate, flows, rtt, packet = site
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if "," in text and (DOTS in text or key == "--flows"):
             raise ScenarioError(
                 f'{key}: found "{text}" with a range, allowed: one value, or a range'
             )
     if target is None:
-        target = wanted.pop("target", None)
-    interval = wanted.pop("interval", None)
-    for key in wanted:
+        target = overrides.pop("target", None)
+    interval = overrides.pop("interval", None)
+    for key in overrides:
         raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
     counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
+    rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
     result = pi_stabilising_set.design_for_range(
-        law,
-        range_ends("--rate", rate),
-        range_ends("--rtt", rtt),
-        counts,
-        packet,
-        target,
-        interval,
-        l4s_flows,
-        tcp,
+        law, rates, rtts, counts, packet, target, interval, *flows_are
     )
-    written = []
-    if call.folder is not None:
-        from forebay.report import designs
-
-        written = designs.write_range(result, call.folder)
+    written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
-        print(json.dumps(result.as_json()))
+        print_json(result.as_json())
         return
-    from forebay.report import designs
-
-    designs.show_range(console(80), result)
+    designs.show_range(options.console(80), result)
     print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
 
 
-def _link(
-    rate: str | None,
-    flows: str | None,
-    rtt: str | None,
-    packet: str | None,
-    path: Path | None,
+@with_options
+def stability_map(
+    law: options.LawKind,
+    /,
     *,
-    quiet: bool,
-) -> tuple[str, str, str, str]:
-    """What is given, and the rest from a file of `forebay identify`."""
-    if path is not None:
-        from forebay.control import queue_estimate
+    rate: str,
+    flows: str,
+    rtt: str,
+    tcp: options.Tcp = "reno",
+    l4s_flows: options.L4sFlows = 0.0,
+    packet: options.Packet = "1000B",
+    buffer: str | None = None,
+    set_: options.Settings = None,
+    windows: str = "published",
+    points: Annotated[int, typer.Option(min=2, max=2000)] = 200,
+    simulate: Annotated[int, typer.Option(min=0, max=20)] = 5,
+    output: options.OutputOptions,
+    stored: options.StoreOptions,
+) -> None:
+    """Map where a law is stable, over flows and RTT or flows and rate.
 
-        link = queue_estimate.read_link(path)
-        rate, packet = rate or link.rate, packet or link.packet
-        flows = f"{max(1.0, link.flows[0]):g}" if flows is None else flows
-        rtt = rtt or link.rtt[1]
-        if not quiet:
-            print(f"From {path}: {rate}, {flows} flows or more, {rtt} or less, packets of {packet}")
-    if flows is not None and DOTS not in flows:
-        for count in flows.split(","):
-            _number(count, count, "a number")
-    for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
-        if value is None:
-            raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
-    assert rate is not None and flows is not None and rtt is not None
-    return rate, flows, rtt, packet or "1000B"
+    Cells without equilibrium have a colour for each reason, and the table says which.
+
+    rate: Rate of the link, or a range 5..50Mbit/s.
+    flows: Range of long-lived TCP flows, such as 10..400.
+    rtt: Propagation both ways, a range 20..500ms, or of classes 20ms,80ms.
+    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
+        out.
+    set_: A parameter of the law, such as a=1e-5, target=50p or target=40ms.
+    windows NAME: How flows are described: published, as in the papers; sawtooth, nearer to
+        packets, with ACKs as the clock and windows in sawteeth.
+    points: Cells along an axis.
+    simulate: Packet simulations along an axis; 0 for none.
+    out: Folder for the map; results/map-LAW if it is left out.
+    """
+    from forebay.control import stability_map as mapped
+    from forebay.experiment import store_choice as choice
+
+    call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
+    store = choice.store(stored.store, without=stored.no_store) if simulate else None
+    drawn = mapped.stability_map(
+        law, rate, flows, rtt, packet=packet, buffer=buffer, overrides=options.settings(set_),
+        l4s_flows=l4s_flows, points=points, simulate=simulate, store=store, windows=windows,
+        tcp=tcp,
+    )  # fmt: skip
+    _report_map(law, drawn, "rate_bps" if DOTS in rate else "rtt_s", call)
 
 
-def _number(text: str, flows: str, allowed: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None
+def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
+    """Write the picture and the cells, and print how many cells are stable."""
+    if call.folder is not None:
+        call.publish({**drawn.plot().files("map"), "map.parquet": _cells(drawn, axis)})
+    if call.as_json:
+        print_json(_numbers(drawn, axis))
+    else:
+        cells, counts = drawn.stable.size, drawn.counts()
+        windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
+        share = 100 * counts["stable"] / cells
+        print(f"{law}{windows}: stable in {share:.0f} % of the map")
+        for reason, number in counts.items():
+            print(f"  {number:,} of {cells:,} cells: {reason}")
+        if drawn.oscillation:
+            print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
+            _show_packets(drawn, axis)
+        print(f"Map: {call.folder}/map.png")
+    if drawn.interrupted:
+        print("interrupted: the map has no packets", file=sys.stderr)
+        raise typer.Exit(signals.status())
+
+
+def _show_packets(drawn: StabilityMap, axis: str) -> None:
+    """Print a row for each cell that was simulated."""
+    from forebay._base.terminal_table import Column
+
+    over_rate = axis == "rate_bps"
+    columns = [
+        *(Column("Flows"), Column("Rate", "Mbit/s") if over_rate else Column("RTT", "ms")),
+        *(Column("Deviation / mean"), Column("By theory", sentence=True)),
+    ]
+    rows: Sequence[Sequence[str]] = [
+        [
+            f"{flows:g}",
+            in_figures(value * (1e-6 if over_rate else 1e3)),
+            f"{deviation:.2f}",
+            drawn.verdict(flows, value) + drawn.unsettled(flows, value),
+        ]
+        for flows, value, deviation in drawn.oscillation
+    ]
+    options.print_table(columns, rows, keys=2)
+
+
+def _numbers(drawn: StabilityMap, axis: str) -> dict[str, Any]:
+    """Return the counts of cells, and the packets of those that were simulated, for JSON."""
+    return {
+        "law": drawn.law,
+        "windows": drawn.windows,
+        "cells": drawn.stable.size,
+        "counts": drawn.counts(),
+        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
+        "packets": [
+            {
+                "flows": flows,
+                axis: value,
+                "by_theory": drawn.verdict(flows, value),
+                "deviation_over_mean": deviation,
+            }
+            for flows, value, deviation in drawn.oscillation
+        ],
+        "interrupted": drawn.interrupted,
+    }
+
+
+def _cells(drawn: StabilityMap, axis: str) -> Any:
+    """Return a table with a row for each cell."""
+    import polars as pl
+
+    rows, columns = drawn.stable.shape
+    return pl.DataFrame(
+        {
+            "flows": list(drawn.flows) * rows,
+            axis: [value for value in drawn.values for _ in range(columns)],
+            "gain_margin_db": drawn.gain_margin_db.ravel(),
+            "stable": drawn.stable.ravel(),
+            "rest": drawn.rest.ravel(),
+        }
+    ).with_columns(
+        pl.col("gain_margin_db").fill_nan(None),
+        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
+    )

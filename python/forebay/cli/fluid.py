@@ -5,27 +5,24 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, result_name, stopped
-from forebay.cli.options import (
-    Laws,
-    OutputOptions,
-    RunOptions,
-    ScenarioFile,
-    ScenarioKeys,
-    console,
-    print_table,
+from forebay.cli.invocation import (
+    Invocation,
+    print_errors,
+    print_json,
+    result_name,
+    stopped,
 )
 
 if TYPE_CHECKING:
     from forebay.experiment.result import Result
+    from forebay.report.plot import Plot
 
 Row = dict[str, str | float | None]
 
@@ -49,17 +46,17 @@ DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_p
 
 @with_options
 def fluid(
-    file: ScenarioFile,
+    file: options.ScenarioFile,
     /,
     *,
-    law: Laws = None,
-    set_: ScenarioKeys = None,
+    law: options.Laws = None,
+    set_: options.ScenarioKeys = None,
     sawtooth: bool = False,
     compare: bool = False,
     seeds: int | None = None,
     step_at: float | None = None,
-    output: OutputOptions,
-    making: RunOptions,
+    output: options.OutputOptions,
+    making: options.RunOptions,
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability.
 
@@ -91,15 +88,14 @@ def fluid(
         overrides = traces.with_windows(set_ or ())
         engine = Fluid(sawtooth)
         read = [experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)]
-    for line in read[0].designed:
-        print(line, file=sys.stderr)
+    print_errors(read[0].designed)
     call = Invocation.begun(output, f"{result_name(file)}-fluid")
     executed = call.executed(read, making)
     results = [Result(one, made) for one, made in zip(read, executed, strict=False)]
     whole = len(results) == len(read) and not any(result.partial for result in results)
-    # Fluids are laid beside packets whole; one alone tells what it has.
+    # A comparison is shown whole; one fluid alone as far as it is.
     if results[0].runs and (whole or not compare):
-        _tell(results, call, step_at)
+        _report(results, call, step_at)
     if not whole:
         raise stopped(
             sum(len(result.runs) for result in results),
@@ -110,49 +106,57 @@ def fluid(
         )
 
 
-def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None:
-    """Draws the figures, prints the table, and what a reader must know of it."""
-    from forebay._base.publication import publish
+def _report(results: list[Result], call: Invocation, step_s: float | None) -> None:
+    """Draw the figures, print the table, and what a reader must know of it."""
     from forebay.experiment import descriptions
     from forebay.fluid import packets
-    from forebay.fluid.traces import Traces
     from forebay.report import tables
 
-    rows: list[Row]
-    if len(results) > 1:
-        comparisons = packets.beside(results, step_s)
-        rows = [row for comparison in comparisons for row in comparison.rows()]
-        ordered = sorted(comparisons, key=lambda comparison: comparison.law)
-        figures = {
-            name: packets.figure(list(group))
-            for name, group in groupby(ordered, key=lambda comparison: comparison.law)
-        }
-    else:
-        traces = Traces(results[0])
-        rows = traces.rows()
-        figures = {name: traces.plot(name) for name in sorted({trace.law for trace in traces})}
+    rows, figures = _compared(results, step_s) if len(results) > 1 else _alone(results[0])
     if call.folder is not None:
-        drawn = [figure.files(name) for name, figure in figures.items()]
-        publish(call.folder, {name: data for files in drawn for name, data in files.items()})
+        files = [figure.files(name) for name, figure in figures.items()]
+        call.publish({name: data for some in files for name, data in some.items()})
     if call.as_json:
         by = dict(zip(packets.NAMES, results, strict=False))
         for row in rows:
             traffic = _traffic(by.get(str(row.get("by")), results[0]), row)
-            print(json.dumps(row | ({"traffic": traffic} if traffic else {})))
+            print_json(row | ({"traffic": traffic} if traffic else {}))
         return
     in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
     print("means over the time of measurement" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
-        tables.who_gets_what(console(), result, title)
-    tables.warnings(console(), descriptions.warnings(results[0]))
+        tables.who_gets_what(options.console(), result, title)
+    tables.warnings(options.console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
 
 
+def _compared(results: list[Result], step_s: float | None) -> tuple[list[Row], dict[str, Plot]]:
+    """Return the rows of fluids and packets, and a figure for each law."""
+    from forebay.fluid import packets
+
+    comparisons = packets.beside(results, step_s)
+    rows = [row for comparison in comparisons for row in comparison.rows()]
+    ordered = sorted(comparisons, key=lambda comparison: comparison.law)
+    groups = groupby(ordered, key=lambda comparison: comparison.law)
+    return rows, {name: packets.figure(list(group)) for name, group in groups}
+
+
+def _alone(result: Result) -> tuple[list[Row], dict[str, Plot]]:
+    """Return the rows of one fluid, and a figure for each law."""
+    from forebay.fluid.traces import Traces
+
+    traces = Traces(result)
+    laws = sorted({trace.law for trace in traces})
+    return traces.rows(), {law: traces.plot(law) for law in laws}
+
+
 def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
-    """Who gets what of the bottleneck in a row of the table, means over the seeds, by the labels of
-    the traffic; empty where it is one alone."""
+    """Return what each traffic gets of the bottleneck in a row of the table, by their labels.
+
+    Metrics are means over the seeds; nothing is returned where there is one traffic alone.
+    """
     from forebay._base import quantities
     from forebay._base.metrics import TRAFFIC_METRICS
 
@@ -177,7 +181,7 @@ def _print(rows: list[Row]) -> None:
     headings = [Column.from_heading(HEADS[name]) for name in names]
     columns = [replace(it, left=name in keys) for name, it in zip(names, headings, strict=True)]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
-    print_table(columns, cells, keys=len(keys))
+    options.print_table(columns, cells, keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation
+from forebay.cli.invocation import Invocation, print_errors, print_json
 from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
@@ -53,59 +51,60 @@ def identify(
     out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
     """
     from forebay.control import queue_estimate as estimate
-    from forebay.control import queue_records
-
-    def seconds(key: str, text: str | None) -> float | None:
-        return None if text is None else quantity(key, text, "time")
 
     call = Invocation.begun(output, None)
-    wanted_s = seconds("--rtt", rtt)
-    if wanted_s == 0:
+    rtt_s = _seconds("--rtt", rtt)
+    if rtt_s == 0:
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
-    cut = from_s, to_s = seconds("--from", from_), seconds("--to", to)
+    cut = from_s, to_s = _seconds("--from", from_), _seconds("--to", to)
     if from_s is not None and to_s is not None and from_s >= to_s:
         raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
-    queues = queue_records.read_records(trace, seconds("--interval", interval))
-    queues = [queue for queue in queues if only is None or only in queue.name]
-    queues = _counted_once(queues)
-    if not queues:
-        raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
-    found: list[tuple[Identified, IdentifiedResponse | None]] = []
-    for one in queues[:MOST]:
-        part = one.window(*cut)
-        numbers = estimate.identify(part, wanted_s, tcp)
+    queues = _queues(trace, _seconds("--interval", interval), only or "")
+    identified: list[tuple[Identified, IdentifiedResponse | None]] = []
+    for queue in queues[:MOST]:
+        part = queue.window(*cut)
+        numbers = estimate.identify(part, rtt_s, tcp)
         loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
-        found.append((numbers, loop))
-    if call.as_json:
-        for numbers, loop in found:
-            print(json.dumps(numbers.as_json() | {"loop": _loop(loop)}))
-    else:
-        for numbers, loop in found:
+        identified.append((numbers, loop))
+        if call.as_json:
+            print_json(numbers.as_json() | {"loop": _loop(loop)})
+    if not call.as_json:
+        for numbers, loop in identified:
             _show(numbers, loop)
         if len(queues) > MOST:
             print(f"{len(queues) - MOST} more queues are left out: choose with --only")
     if call.folder is not None:
-        _write(found, call.folder, show=not call.as_json)
+        _write(identified, call.folder, show=not call.as_json)
 
 
-def _counted_once(queues: list[QueueRecord]) -> list[QueueRecord]:
-    """Return the queues without those that only count what others count, such as mq's.
+def _seconds(key: str, text: str | None) -> float | None:
+    return None if text is None else quantity(key, text, "time")
 
-    Those that are left out are named on standard error; they remain where there are no others.
+
+def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecord]:
+    """Return the queues of a file with `name` in theirs, without those that only count what others
+    count, such as mq's, which are named on standard error; they remain where there are no others.
     """
+    from forebay.control import queue_records
+
+    queues = [
+        queue for queue in queue_records.read_records(trace, interval_s) if name in queue.name
+    ]
+    if not queues:
+        raise ScenarioError(f'--only: found no queue with "{name}", allowed: part of a name')
     sums = [queue for queue in queues if queue.children]
     if len(sums) == len(queues):
         return queues
-    for queue in sums:
-        print(
-            f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
-            "--only chooses it",
-            file=sys.stderr,
-        )
+    print_errors(
+        f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
+        "--only chooses it"
+        for queue in sums
+    )
     return [queue for queue in queues if not queue.children]
 
 
 def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
+    """Return the response of the loop for JSON."""
     if loop is None:
         return None
     return {
@@ -119,14 +118,15 @@ def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
 
 
 def _write(
-    found: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
+    identified: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
 ) -> None:
+    """Write a file of the link, and the picture of the loop, for each queue."""
     from forebay._base.publication import publish
     from forebay.control import queue_estimate as estimate
     from forebay.report import loops
 
-    for i, (numbers, loop) in enumerate(found):
-        end = "" if len(found) == 1 else f"-{i + 1}"
+    for i, (numbers, loop) in enumerate(identified):
+        end = "" if len(identified) == 1 else f"-{i + 1}"
         contents: dict[str, Content] = {f"identified{end}.toml": estimate.link_toml(numbers)}
         if loop is not None:
             contents[f"loop{end}.png"] = loops.identified(loop, numbers.name).png()
@@ -135,31 +135,35 @@ def _write(
             print(f"{numbers.name.rstrip(':')}: {written}")
 
 
+#: Rows of the table: words, key, scale and unit.
+ROWS = [
+    ("rate C", "rate_bps", 1e-6, "Mbit/s"),
+    ("queue", "queue_pkts", 1.0, "packets"),
+    ("lost", "loss", 100.0, "%"),
+    ("lost or marked p", "signals", 100.0, "%"),
+    ("round trip R", "rtt_s", 1e3, "ms"),
+    ("  without queue", "propagation_s", 1e3, "ms"),
+    ("window W", "window_pkts", 1.0, "packets"),
+    ("flows N", "flows", 1.0, ""),
+]
+
+
 def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
+    """Print what was identified with its intervals, and why the rest was not."""
     from rich.table import Table
 
     table = Table(title=numbers.name, title_justify="left", box=None)
     for title in ("", "", "95 %"):
         table.add_column(title, justify="right" if title else "left")
-    for words, key, scale, unit in [
-        ("rate C", "rate_bps", 1e-6, "Mbit/s"),
-        ("queue", "queue_pkts", 1.0, "packets"),
-        ("lost", "loss", 100.0, "%"),
-        ("lost or marked p", "signals", 100.0, "%"),
-        ("round trip R", "rtt_s", 1e3, "ms"),
-        ("  without queue", "propagation_s", 1e3, "ms"),
-        ("window W", "window_pkts", 1.0, "packets"),
-        ("flows N", "flows", 1.0, ""),
-    ]:
-        one = getattr(numbers, key)
-        if one.known:
-            table.add_row(
-                words,
-                f"{in_figures(scale * one.value, 4)} {unit}".strip(),
-                f"{in_figures(scale * one.low, 4)} .. {in_figures(scale * one.high, 4)}",
-            )
-        else:
+    for words, key, scale, unit in ROWS:
+        number = getattr(numbers, key)
+        if not number.known:
             table.add_row(words, "not identified", "")
+            continue
+        value, low, high = (
+            in_figures(scale * bound, 4) for bound in (number.value, number.low, number.high)
+        )
+        table.add_row(words, f"{value} {unit}".strip(), f"{low} .. {high}")
     console = options.console(80)
     console.print(table)
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,27 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
+from forebay.cli.invocation import print_errors
 from forebay.cli.options import Laws
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineOptions:
+    """A line to a home.
+
+    line: A line to a home, such as ethernet, docsis, vdsl2-pppoe or adsl-pppoa, with --down and
+        --up: a scenario of both directions, and the commands for a router.
+    down RATE: Rate of the line towards the home, its framing included.
+    up RATE: Rate of the line from the home, its framing included.
+    direction: Direction of the line that is under test, down or up.
+    device NAME: The router's device towards the line, in the printed commands.
+    """
+
+    line: str | None = None
+    down: str | None = None
+    up: str | None = None
+    direction: str = "down"
+    device: str | None = None
 
 
 @with_options
@@ -26,11 +46,7 @@ def init(
     buffer: str | None = None,
     law: Laws = None,
     tc: list[str] | None = None,
-    line: str | None = None,
-    down: str | None = None,
-    up: str | None = None,
-    direction: str = "down",
-    device: str | None = None,
+    home: LineOptions,
     force: bool = False,
 ) -> None:
     """Write a commented scenario to start from.
@@ -44,34 +60,20 @@ def init(
     law: A law of `forebay laws`; pi, codel and droptail if none is named.
     tc LINE: What a router has, as `tc qdisc` and `tc class` take or show it: its law, queue and
         rate.
-    line: A line to a home, such as ethernet, docsis, vdsl2-pppoe or adsl-pppoa, with --down and
-        --up: a scenario of both directions, and the commands for a router.
-    down RATE: Rate of the line towards the home, its framing included.
-    up RATE: Rate of the line from the home, its framing included.
-    direction: Direction of the line that is under test, down or up.
-    device NAME: The router's device towards the line, in the printed commands.
     force: Replace a file that is there.
     """
-    from forebay._base import publication
     from forebay.experiment import experiment
     from forebay.guide import starter
 
     printed = str(file) == experiment.STDIN
     name = "my-link.toml" if printed else file.name
-    _check(line, {"--down": down, "--up": up, "--device": device}, {"--rate": rate, "--tc": tc})
-    if line is not None:
+    with_line = {"--down": home.down, "--up": home.up, "--device": home.device}
+    _check(home.line, with_line, {"--rate": rate, "--tc": tc})
+    if home.line is not None:
         draft = starter.for_line(
-            name,
-            line,
-            down,
-            up,
-            direction=direction,
-            device=device,
-            rtts=rtt,
-            flows=flows,
-            buffer=buffer,
-            laws=law,
-        )
+            name, home.line, home.down, home.up, direction=home.direction, device=home.device,
+            rtts=rtt, flows=flows, buffer=buffer, laws=law,
+        )  # fmt: skip
     else:
         lines = "\n".join(tc) if tc else None
         draft = starter.scenario(name, rate, rtt, flows, buffer, law, tc=lines)
@@ -80,15 +82,21 @@ def init(
         experiment.read(draft.text)
     except ScenarioError as error:
         raise ScenarioError(_of_option(str(error), draft.names)) from None
-    for note in draft.notes:
-        print(note, file=sys.stderr)
+    print_errors(draft.notes)
     if printed:
         print(draft.text, end="")
-        return
+    else:
+        _write(file, draft.text, force=force)
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    """Write a scenario, and print how to run it."""
+    from forebay._base import publication
+
     if file.exists() and not file.is_dir() and not force:
         raise ScenarioError(f"{file}: it exists; --force replaces it")
     publication.check_file(file, "FILE")
-    file.write_text(draft.text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     print(f"Wrote {file}. Run it:  forebay run {file}")
 
 

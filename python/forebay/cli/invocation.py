@@ -5,9 +5,10 @@ Each command says what it makes; what every command does besides stands here onc
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from forebay.cli.options import (
 from forebay.cli.output import outlive_reader
 
 if TYPE_CHECKING:
+    from forebay._base.publication import Content
     from forebay.experiment.execution import Execution
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.store import Store
@@ -35,38 +37,64 @@ RESULTS = Path("results")
 
 
 def command_line() -> str:
-    """The command as it was called."""
+    """Return the command as it was called."""
     return shlex.join(["forebay", *sys.argv[1:]])
 
 
 def repeating(name: str, *words: str, **options: object) -> str:
-    """A command line: lists are options that are given several times, None is left out."""
+    """Return a command line: lists are options that are given several times, None is left out."""
     line = ["forebay", name, *words]
     for option, value in options.items():
-        for each in value if isinstance(value, list | tuple) else [value]:
-            if each is not None:
-                line += [f"--{option}", str(each)]
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if text is not None:
+                line += [f"--{option}", str(text)]
     return shlex.join(line)
 
 
 def result_name(file: Path) -> str:
-    """What a result is called whose scenario is this file or experiment."""
+    """Return the name of a result whose scenario is this file or experiment."""
     from forebay.experiment import experiment
     from forebay.scenario import names
 
     return "stdin" if str(file) == experiment.STDIN else names.stem(file)
 
 
+def print_errors(lines: Iterable[object]) -> None:
+    """Print lines on standard error."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON, at once."""
+    print(json.dumps(value), flush=True)
+
+
 @dataclass(frozen=True)
 class Invocation:
-    """What a command has been told of its output, checked before any time is spent."""
+    """A command's output, checked before any time is spent.
 
-    #: The folder; None where nothing is to be written.
+    Attributes
+    ----------
+    folder : Path or None
+        Where it writes; None if nothing is to be written.
+    as_json : bool
+        Standard output is for programs: no table, no sentence.
+    opens : bool
+        The page is to be opened in the browser.
+    command : str
+        The line that repeats the command.
+    page : Path or None
+        The file for a page in Markdown.
+    digest : str
+        Digest of what the result depends on, for `publication.claim`; empty without a folder.
+    """
+
     folder: Path | None
-    #: Standard output is for programs: no table, no sentence.
     as_json: bool
     opens: bool = False
-    #: Digest of what the result depends on, for `publication.claim`; empty without a folder.
+    command: str = ""
+    page: Path | None = None
     digest: str = ""
 
     @classmethod
@@ -76,35 +104,37 @@ class Invocation:
         default: str | None,
         command: str = "",
         *,
+        page: Path | None = None,
         digest: Callable[[], str] = str,
         **claim: Any,
     ) -> Invocation:
-        """Chooses `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
+        """Choose `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
 
-        command: the line that repeats this; with it, a folder that has the result of something
-        else is refused: see `publication.claim`, which gets what `digest` returns, and `claim`.
-        Raises `ParameterError`.
+        With a `command`, a folder that has the result of something else is refused: see
+        `publication.claim`, which gets what `digest` returns, and `claim`. Raises `ParameterError`.
         """
         from forebay._base import publication
         from forebay.report import style
 
         style.use(output.style)
-        folder, of = output.out, ""
+        if page is not None:
+            publication.check_file(page, "page")
+        folder, result_digest = output.out, ""
         if folder is None and default is not None and not output.as_json:
             folder = RESULTS / default
+        replaces = isinstance(output, ReportOptions) and output.force
+        opens = isinstance(output, ReportOptions) and output.open_
         if folder is not None:
-            # What has been found is written also where nobody reads on.
+            # Results are written also where nobody reads on.
             outlive_reader()
             publication.check_folder(folder)
             if command:
-                of = digest()
-                force = isinstance(output, ReportOptions) and output.force
-                publication.claim(folder, command, of, force=force, **claim)
-        opens = isinstance(output, ReportOptions) and output.open_
-        return cls(folder, output.as_json, opens, of)
+                result_digest = digest()
+                publication.claim(folder, command, result_digest, force=replaces, **claim)
+        return cls(folder, output.as_json, opens, command, page, result_digest)
 
     def store(self, runs: StoreOptions) -> Store | None:
-        """The store of runs; without a folder none that nobody has asked for."""
+        """Return the store of runs; without a folder none that nobody has asked for."""
         from forebay.experiment import store_choice as choice
 
         return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
@@ -150,32 +180,51 @@ class Invocation:
                 if waiting and now.ended < now.runs:
                     waiting.pop()()
 
-            ended = execution.execute_all(
-                experiments, making.threads, watch, samples=samples, store=store
+            executions = sorted(
+                execution.execute_all(
+                    experiments, making.threads, watch, samples=samples, store=store
+                ),
+                key=lambda pair: pair[0],
             )
-            made = dict(ended)
-        found = [made[number] for number in sorted(made)]
-        for number, one in sorted(made.items()):
-            for fault in one.faults:
-                print(execution.fault_in_words(experiments[number].plan, fault), file=sys.stderr)
-        return found
+        for number, executed in executions:
+            plan = experiments[number].plan
+            print_errors(execution.fault_in_words(plan, fault) for fault in executed.faults)
+        return [executed for _, executed in executions]
 
     @contextmanager
-    def drawing(self, kept: str) -> Iterator[None]:
-        """While pages and figures are drawn: an interruption says what is kept."""
+    def drawing(self, kept: str, what: str = "") -> Iterator[None]:
+        """Show `what` while pages and figures are drawn; an interruption says what is kept."""
+        from contextlib import nullcontext
+
+        from forebay._base import progress
+
         try:
-            yield
+            with progress.status(what) if what else nullcontext():
+                yield
         except KeyboardInterrupt:
             print(f"interrupted while drawing: {kept}", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
 
+    def publish(self, contents: Mapping[str, Content]) -> list[Path]:
+        """Write files to the folder, if there is one, and return them."""
+        from forebay._base.publication import publish
+
+        return publish(self.folder, contents) if self.folder is not None else []
+
+    def publish_page(self, text: Callable[[], str]) -> None:
+        """Write the page in Markdown, if that was asked for."""
+        from forebay._base.publication import publish_file
+
+        if self.page is not None:
+            publish_file(self.page, text())
+
     def tell(self, what: str, where: Path) -> None:
-        """Says where a page is."""
+        """Print where a page is."""
         if not self.as_json:
             print(f"{what}: {where}")
 
     def show(self, page: Path) -> None:
-        """Opens a page, if that was asked for."""
+        """Open a page, if that was asked for."""
         if self.opens:
             open_page(page)
 
@@ -189,9 +238,9 @@ def stopped(
     by_input: bool = False,
     what: str = "run",
 ) -> typer.Exit:
-    """Says how many runs had finished when a command was stopped, and gives its exit.
+    """Print how many runs had finished when a command was stopped, and return its exit.
 
-    by_input: what stopped it was in the input, such as a law in Python that failed.
+    by_input: True if the input stopped it, such as a law in Python that failed.
     """
     print(
         f"{'interrupted' if interrupted else 'stopped'}: {made} of {wanted} "

@@ -8,8 +8,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -21,7 +22,7 @@ from forebay.cli.options import NoReport, OpenPage, open_page
 from forebay.cli.options import settings as parameters
 
 if TYPE_CHECKING:
-    from forebay._native import LinkOptionInfo, LinkReady
+    from forebay._native import LinkOptionInfo, LinkOutcome, LinkReady, LinkSettings
     from forebay.linux import Outcome
 
 #: Where help shows each group of options.
@@ -31,7 +32,7 @@ KINDS = {"flag": bool, "integer": int, "text": str, "table": list[str]}
 
 
 def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
-    """An option of the command, as it is declared in Rust."""
+    """Return an option of the command, as it is declared in Rust."""
     kind: Any = KINDS[option["type"]]
     default = option["default"]
     flag = option["name"].replace("_", "-")
@@ -53,7 +54,7 @@ def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
 
 
 def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the options of a link in place of its `**options`."""
+    """Return `command` with the options of a link in place of its `**options`."""
     called = with_options(command)
     first, *others = inspect.signature(called).parameters.values()
     # The link and its law come first.
@@ -65,27 +66,10 @@ def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-@_with_link_options
-def link(
-    command: list[str] | None = None,
-    /,
-    *,
-    server: str | None = None,
-    out: Path | None = None,
-    no_report: NoReport = False,
-    open_: OpenPage = False,
-    watch: Annotated[bool, typer.Option()] = False,
-    metrics: str | None = None,
-    control: Path | None = None,
-    pcap: Path | None = None,
-    flent: Path | None = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
-    **options: object,
-) -> None:
-    """Run COMMAND behind a bottleneck, without root, and report on the queue.
+@dataclass(frozen=True, kw_only=True)
+class LinkOutput:
+    """Output of a run on a link.
 
-    command -- COMMAND…: Program to run; a shell if it is left out.
-    server COMMAND: A line for the shell, to run at the far end. COMMAND starts when it listens.
     out DIR: Folder for the report, samples and metrics.
     watch: Show the queue while traffic runs, and change the link with keys; what COMMAND and
         server write is shown after. Without a terminal, a line a second.
@@ -96,87 +80,141 @@ def link(
     flent DIR: Write each direction there as a data file of flent, NAME.flent.gz.
     quiet: Print only errors and void runs.
     """
-    from forebay._base import publication
+
+    out: Path | None = None
+    no_report: NoReport = False
+    open_: OpenPage = False
+    watch: Annotated[bool, typer.Option()] = False
+    metrics: str | None = None
+    control: Path | None = None
+    pcap: Path | None = None
+    flent: Path | None = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+
+    def check(self) -> None:
+        """Refuse folders that cannot be written to."""
+        from forebay._base import publication
+
+        for name, folder in {"out": self.out, "flent": self.flent, "pcap": self.pcap}.items():
+            if folder is not None:
+                publication.check_folder(folder, name)
+        if self.pcap is not None:
+            self.pcap.mkdir(parents=True, exist_ok=True)
+
+    def say(self, line: str) -> None:
+        """Print a line, unless only errors are to be printed."""
+        if not self.quiet:
+            _say(line)
+
+
+@_with_link_options
+def link(
+    command: list[str] | None = None,
+    /,
+    *,
+    server: str | None = None,
+    output: LinkOutput,
+    **options: object,
+) -> None:
+    """Run COMMAND behind a bottleneck, without root, and report on the queue.
+
+    command -- COMMAND…: Program to run; a shell if it is left out.
+    server COMMAND: A line for the shell, to run at the far end. COMMAND starts when it listens.
+    """
     from forebay.linux.link_settings import OPTIONS, designed
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
     names = {option: name for name, option in OPTIONS.items()}
-    wanted, lines = designed(**{names.get(name, name): value for name, value in options.items()})
-    if not quiet:
-        for line in lines:
-            _say(line)
-    if out is not None:
-        publication.check_folder(out)
-    # The live view takes the terminal; what the programs write waits in a file.
-    view = watch and sys.stdin.isatty() and sys.stdout.isatty()
-    if view and not command:
-        raise _native.ScenarioError(
-            "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
-            "terminal, which leaves none for a shell"
-        )
+    settings, lines = designed(**{names.get(name, name): value for name, value in options.items()})
+    for line in lines:
+        output.say(line)
+    output.check()
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
+    # The live view takes the terminal; what the programs write waits in a file.
+    if output.watch and sys.stdin.isatty() and sys.stdout.isatty():
+        if not command:
+            raise _native.ScenarioError(
+                "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
+                "terminal, which leaves none for a shell"
+            )
+        with tempfile.TemporaryFile() as shown_later:
+            observed = _observed(
+                settings, words, server, output, f"/proc/self/fd/{shown_later.fileno()}"
+            )
+            shown_later.seek(0)
+            shutil.copyfileobj(shown_later, sys.stdout.buffer)
+            sys.stdout.flush()
+    else:
+        observed = _observed(settings, words, server, output, None)
+    if observed.capture_failed:
+        _say(f"{output.pcap}: {observed.capture_failed}")
+    from forebay.linux.link_outcome import Outcome
+
+    outcome = Outcome(settings, words, server, observed)
+    _tell(outcome, output.out, quiet=output.quiet)
+    if outcome.measured:
+        _write(outcome, output)
+    raise typer.Exit(outcome.status or 0)
+
+
+def _observed(
+    settings: LinkSettings,
+    words: list[str],
+    server: str | None,
+    output: LinkOutput,
+    programs_to: str | None,
+) -> LinkOutcome:
+    """Run the link; this process becomes the emulator: it has one thread until numpy is loaded."""
 
     def up(ready: LinkReady) -> None:
-        if not quiet:
-            _say(_addresses(ready.environment))
-            if ready.metrics:
-                _say(f"http://{ready.metrics}/metrics")
+        output.say(_addresses(ready.environment))
+        if ready.metrics:
+            output.say(f"http://{ready.metrics}/metrics")
 
-    if flent is not None:
-        publication.check_folder(flent, "flent")
-    if pcap is not None:
-        publication.check_folder(pcap, "pcap")
-        pcap.mkdir(parents=True, exist_ok=True)
+    metrics = output.metrics
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
-    shown = _kept() if view else None
-    # This process becomes the emulator: it has one thread until numpy is loaded.
     try:
-        observed = _native.link_run(
-            wanted,
+        return _native.link_run(
+            settings,
             command=words,
             server=server,
             ready=up,
-            output=f"/proc/self/fd/{shown.fileno()}" if shown else None,
-            watch=watch,
+            output=programs_to,
+            watch=output.watch,
             metrics=metrics,
-            captures=str(pcap) if pcap else None,
-            control=str(control) if control else None,
+            captures=str(output.pcap) if output.pcap else None,
+            control=str(output.control) if output.control else None,
         )
     except OSError as error:
         _say(str(error))
         raise typer.Exit(FAILED) from None
-    if shown:
-        shown.seek(0)
-        shutil.copyfileobj(shown, sys.stdout.buffer)
-        sys.stdout.flush()
-    if observed.capture_failed:
-        _say(f"{pcap}: {observed.capture_failed}")
-    from forebay.linux.link_outcome import Outcome
+
+
+def _write(outcome: Outcome, output: LinkOutput) -> None:
+    """Write the data files of flent, the tables and the report."""
     from forebay.report import result_files
 
-    outcome = Outcome(wanted, words, server, observed)
-    _tell(outcome, out, quiet=quiet)
-    if flent is not None and outcome.measured:
+    if output.flent is not None:
         from forebay.experiment import flent as data_files
 
-        data_files.write(outcome.result(), flent)
-    if out is not None and outcome.measured:
-        try:
-            outcome.write(out, report=not no_report)
-        except KeyboardInterrupt:
-            print("interrupted: no report is left", file=sys.stderr)
-            raise typer.Exit(signals.status()) from None
-        if not quiet:
-            _say(str(out if no_report else out / result_files.REPORT))
-        if open_ and not no_report:
-            open_page(out / result_files.REPORT)
-    raise typer.Exit(outcome.status or 0)
+        data_files.write(outcome.result(), output.flent)
+    if output.out is None:
+        return
+    try:
+        outcome.write(output.out, report=not output.no_report)
+    except KeyboardInterrupt:
+        print("interrupted: no report is left", file=sys.stderr)
+        raise typer.Exit(signals.status()) from None
+    page = output.out / result_files.REPORT
+    output.say(str(output.out if output.no_report else page))
+    if output.open_ and not output.no_report:
+        open_page(page)
 
 
 def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
-    """Says how a run went; exits where its program was not started."""
+    """Print how a run went; exit where its program was not started."""
     from forebay.linux import link_process
 
     observed = outcome.observed
@@ -193,19 +231,14 @@ def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
 
 
 def _say(line: str) -> None:
-    # The programs write to the same terminal: a line is not kept back.
+    # The programs write to the same terminal: a line is not held back.
     print(f"forebay link: {line}", file=sys.stderr, flush=True)
 
 
-def _kept() -> IO[bytes]:
-    """A file without a name, for as long as this process."""
-    return tempfile.TemporaryFile()
-
-
 def _addresses(environment: dict[str, str]) -> str:
-    """The addresses of both ends, from the environment of the programs."""
+    """Return the addresses of both ends, from the environment of the programs."""
     ends = []
     for end in ["client", "server"]:
-        known = [environment.get(f"FOREBAY_{end.upper()}{v}") for v in ("", "6")]
-        ends.append(f"{end} {' and '.join(filter(None, known))}")
+        addresses = [environment.get(f"FOREBAY_{end.upper()}{v}") for v in ("", "6")]
+        ends.append(f"{end} {' and '.join(filter(None, addresses))}")
     return ", ".join(ends)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FAILED, BAD_INPUT = 1, 2
 #: Set by the shell that asks what it may offer.
 COMPLETES = "_FOREBAY_COMPLETE"
+#: Packages that few need, by their modules: the extras of pyproject.toml.
+EXTRAS = {"control": "control>=0.10.1,<0.11", "prometheus_client": "prometheus-client>=0.21,<1"}
 #: It passes signals on to its program.
 PASSES_ON = "link"
 
@@ -103,8 +105,7 @@ def _run(arguments: list[str]) -> int:
     from forebay.cli.app import app
 
     try:
-        _no_empty_path(arguments)
-        called = next((one for one in arguments if not one.startswith("-")), None)
+        called = next((word for word in arguments if not word.startswith("-")), None)
         # What the shell offers after TAB are options, too.
         listed = COMPLETES not in os.environ
         whole = app(called if listed else None, listed=listed)
@@ -132,6 +133,12 @@ def _run(arguments: list[str]) -> int:
         if line:
             print(line, file=sys.stderr)
         return BAD_INPUT
+    except ModuleNotFoundError as error:
+        package = EXTRAS.get(str(error.name).partition(".")[0])
+        if package is None:
+            raise
+        print(f'forebay: this needs another package: pip install "{package}"', file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         # The reader of our output has gone, and there is nothing else to do.
         output.close(sys.stdout)
@@ -180,22 +187,9 @@ def _in_words(error: OSError) -> str:
     return f"{meaning} ({error.strerror})" if meaning else str(error.strerror)
 
 
-#: Options that name a file or a folder; an empty text would be the present folder.
-PATHS = ("--out", "--page", "--pcap", "--flent", "--control", "--link", "--experiments", "--store")
-
-
-def _no_empty_path(arguments: list[str]) -> None:
-    """Raises `ScenarioError` for a path that is empty, as of a shell variable that is not set."""
-    # What follows belongs to the command behind a link.
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for option, value in zip(own, [*own[1:], None], strict=False):
-        if option.rstrip("=") in PATHS and (value == "" or option.endswith("=")):
-            raise ScenarioError(f'{option.rstrip("=")}: found "", allowed: a path')
-
-
 def wrong_option(error: typer.TyperException) -> str:
-    """One line on an option that is wrong; empty where there is nothing to say."""
-    # Typer has pydantic read the values, whose errors say what was found.
+    """Return one line on an option that is wrong; empty where there is nothing to say."""
+    # Typer has pydantic read the values, whose errors have the value and the reason.
     errors: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     option = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
     if errors and option:
@@ -205,7 +199,8 @@ def wrong_option(error: typer.TyperException) -> str:
             "float_parsing": "a number",
             "greater_than_equal": f"at least {limits.get('ge')}",
             "less_than_equal": f"at most {limits.get('le')}",
-        }.get(kind, errors[0]["msg"])
+            # A parser's own words (`declaration.path`).
+        }.get(kind, errors[0]["msg"].removeprefix("Value error, "))
         return f'{option}: found "{errors[0]["input"]}", allowed: {allowed}'
     message = getattr(error, "format_message", error.__str__)()
     return f"forebay: {message}".replace("'", '"') if message else ""

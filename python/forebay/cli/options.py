@@ -1,24 +1,42 @@
-"""Options that several commands have, and what they read and show."""
+"""Options that several commands have, what the shell offers for them, and what they read and show.
+
+`forebay --install-completion` sets the shell up.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._base import quantities
-from forebay.cli import completion
+from forebay.cli import declaration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forebay._base.terminal_table import Cell, Column
+
+
+def offered(place: str) -> Callable[[str], list[str]]:
+    """Return the completion by names that a module has, or gives when called: "MODULE:NAME"."""
+
+    def complete(incomplete: str) -> list[str]:
+        module, _, name = place.partition(":")
+        names = getattr(import_module(module), name)
+        return sorted(
+            {it for it in (names() if callable(names) else names) if it.startswith(incomplete)}
+        )
+
+    return complete
+
 
 #: Options that mean the same in every command that has them; a command's docstring has its words
 #: for those that have none here (`declaration`).
@@ -36,15 +54,17 @@ ScenarioKeys = Annotated[
         "--set",
         help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s.",
         metavar="KEY=VALUE",
-        autocompletion=completion.settings,
+        autocompletion=offered("forebay.guide.explain:settable"),
     ),
 ]
-#: Of a law, or of a design.
+#: Parameters of a law, or goals of a design.
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")]
 #: `forebay link` calls it `--aqm`, and either name does everywhere.
 Laws = Annotated[
     list[str] | None,
-    typer.Option("--law", "--aqm", metavar="KIND", autocompletion=completion.laws),
+    typer.Option(
+        "--law", "--aqm", metavar="KIND", autocompletion=offered("forebay._base.registries:laws")
+    ),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -56,7 +76,11 @@ Metrics = Annotated[
 ]
 LawKind = Annotated[
     str,
-    typer.Argument(help="A law of `forebay laws`.", metavar="LAW", autocompletion=completion.laws),
+    typer.Argument(
+        help="A law of `forebay laws`.",
+        metavar="LAW",
+        autocompletion=offered("forebay._base.registries:laws"),
+    ),
 ]
 Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
 L4sFlows = Annotated[
@@ -72,7 +96,7 @@ Tcp = Annotated[
     typer.Option(
         help="Sender of the flows: reno as published, linux-reno, cubic, dctcp or prague; one of "
         "each class of flows, such as cubic,reno, or one for all.",
-        autocompletion=completion.senders,
+        autocompletion=offered("forebay.control.senders:SENDERS"),
     ),
 ]
 Engine = Annotated[
@@ -80,7 +104,7 @@ Engine = Annotated[
     typer.Option(
         help="What makes the runs; docs/engines.md says what each is, can and costs.",
         metavar="NAME",
-        autocompletion=completion.engines,
+        autocompletion=offered("forebay.experiment.engines:NAMES"),
     ),
 ]
 Seeds = Annotated[int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N")]
@@ -93,6 +117,7 @@ StoreAt = Annotated[
         help="Where runs are kept, a folder or an address such as s3://bucket/runs; FOREBAY_STORE, "
         "or else results/.store, if it is left out.",
         metavar="DIR",
+        parser=declaration.address,
     ),
 ]
 Style = Annotated[
@@ -109,7 +134,7 @@ AtLeastOne = Annotated[int, typer.Option(min=1, metavar="N")]
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOptions:
-    """What is taken in place of what a scenario says.
+    """Values that replace those of a scenario.
 
     law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
         Python.
@@ -122,7 +147,7 @@ class ScenarioOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Where a command writes, and what it prints.
+    """Output of a command: its folder, and what it prints.
 
     as_json: Print one JSON object; files are written only with --out.
     """
@@ -134,7 +159,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(OutputOptions):
-    """As `OutputOptions`, of a command that leaves a page, and replaces no other command's.
+    """Output of a command that leaves a page, and replaces no other command's.
 
     force: Replace a result of another command in the same folder.
     """
@@ -145,7 +170,7 @@ class ReportOptions(OutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Where runs are kept.
+    """The store of runs.
 
     no_store: Make every run anew, and keep none in the store.
     """
@@ -156,7 +181,7 @@ class StoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(StoreOptions):
-    """How runs are made, and where they are kept.
+    """Threads and store of runs.
 
     threads N: Threads to run on; all cores by default.
     """
@@ -165,7 +190,7 @@ class RunOptions(StoreOptions):
 
 
 def open_page(page: Path) -> None:
-    """Shows a page in the user's browser; does nothing where there is none with a window."""
+    """Show a page in the user's browser; do nothing where there is none with a window."""
     import webbrowser
 
     windows = sys.platform in ("darwin", "win32")
@@ -176,15 +201,15 @@ def open_page(page: Path) -> None:
 
 
 def settings(overrides: Sequence[str] | None) -> dict[str, str]:
-    """KEY=VALUE options as a table."""
+    """Return KEY=VALUE options as a table."""
     return dict(quantities.set_pairs(overrides or ()))
 
 
-def metric_names(given: Sequence[str] | None) -> list[str]:
-    """The names of `--metric`. Raises `ScenarioError`."""
+def metric_names(texts: Sequence[str] | None) -> list[str]:
+    """Return the names of `--metric`. Raises `ScenarioError`."""
     from forebay._base.metrics import check_metrics
 
-    names = [name.strip() for some in given or () for name in some.split(",")]
+    names = [name.strip() for text in texts or () for name in text.split(",")]
     check_metrics(names)
     return names
 
@@ -197,7 +222,7 @@ def print_table(
     title: str = "",
     keys: int = 1,
 ) -> Console:
-    """Prints a table on `console(width)`, which is returned; `keys` columns name a row."""
+    """Print a table on `console(width)`, which is returned; `keys` columns name a row."""
     from forebay._base import terminal_table
 
     screen = console(width)
@@ -205,10 +230,19 @@ def print_table(
     return screen
 
 
+def print_indented(screen: Console, heading: str, lines: Sequence[str]) -> None:
+    """Print lines to be copied below a heading, each whole on one line; nothing without lines."""
+    if lines:
+        screen.print(heading)
+        for line in lines:
+            screen.print(f"    {line}", markup=False, soft_wrap=True)
+        screen.print()
+
+
 def console(width: int = 120) -> Console:
-    """Standard output for tables, `width` columns wide where neither a terminal nor COLUMNS gives
-    a width."""
+    """Return standard output for tables, `width` columns wide where neither a terminal nor COLUMNS
+    gives a width."""
     from rich.console import Console
 
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=None if known else width, highlight=False)
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=None if is_known else width, highlight=False)

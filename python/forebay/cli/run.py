@@ -5,26 +5,15 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from forebay._base import signals
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, result_name, stopped
-from forebay.cli.options import (
-    Engine,
-    Metrics,
-    NoReport,
-    ReportOptions,
-    RunOptions,
-    ScenarioFile,
-    ScenarioOptions,
-    console,
-    metric_names,
-)
+from forebay.cli.invocation import Invocation, print_errors, result_name, stopped
 
 if TYPE_CHECKING:
     from forebay.experiment.result import Result
@@ -35,15 +24,15 @@ MOST_TABLES = 100
 
 @with_options
 def run(
-    file: ScenarioFile,
+    file: options.ScenarioFile,
     /,
     *,
-    given: ScenarioOptions,
-    engine: Engine = "packets",
-    output: ReportOptions,
-    making: RunOptions,
-    no_report: NoReport = False,
-    metric: Metrics = None,
+    overrides: options.ScenarioOptions,
+    engine: options.Engine = "packets",
+    output: options.ReportOptions,
+    making: options.RunOptions,
+    no_report: options.NoReport = False,
+    metric: options.Metrics = None,
     flent: Path | None = None,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
@@ -59,45 +48,30 @@ def run(
     from forebay.experiment import engines, experiment
     from forebay.report import result_files
 
-    by, chosen_metrics = engines.named(engine), metric_names(metric)
+    by, metrics = engines.named(engine), options.metric_names(metric)
     read = experiment.read(
-        file, laws=given.law, overrides=given.set_ or (), seeds=given.seeds, engine=by
+        file, laws=overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds, engine=by
     )
-    for line in read.designed:
-        print(line, file=sys.stderr)
-    if read.warning:
-        print(read.warning, file=sys.stderr)
+    print_errors([*read.designed, *filter(None, [read.warning])])
     name, seeds = result_name(file), len(read.plan.seeds)
     call = Invocation.begun(output, name, read.command, digest=lambda: read.digest, seeds=seeds)
-    out = call.folder
     if flent is not None:
         publication.check_folder(flent, "flent")
-    samples = out is not None or flent is not None
-    load = _load if out is not None and not no_report else None
+    samples = call.folder is not None or flent is not None
+    load = _load if call.folder is not None and not no_report else None
     (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
-            print(result_files.line(read.plan, finished, engine, chosen_metrics))
+            print(result_files.line(read.plan, finished, engine, metrics))
         # Standard output is for programs; the others have this among the warnings of their table.
-        for text in result_files.remarks(read.plan.points):
-            print(f"{text}.", file=sys.stderr)
+        print_errors(f"{text}." for text in result_files.remarks(read.plan.points))
     interrupted = executed.interrupted
     if executed.runs and samples:
-        from forebay.experiment import flent as data_files
         from forebay.experiment.result import Result
 
         result = Result(read, executed)
-        result.chosen_metrics = chosen_metrics
-        if flent is not None:
-            data_files.write(result, flent)
-    if executed.runs and out is not None:
-        interrupted |= _keep(
-            result,
-            out,
-            show=not call.as_json,
-            report=not no_report,
-            ended_early=executed.interrupted,
-        )
+        result.chosen_metrics = metrics
+        interrupted |= _keep(result, call, flent, report=not no_report, ended_early=interrupted)
     if len(executed.runs) < read.runs:
         raise stopped(
             len(executed.runs),
@@ -108,8 +82,8 @@ def run(
         )
     if interrupted:
         raise typer.Exit(signals.status())
-    if out is not None and not no_report:
-        call.show(out / result_files.REPORT)
+    if call.folder is not None and not no_report:
+        call.show(call.folder / result_files.REPORT)
 
 
 def _load() -> None:
@@ -120,67 +94,77 @@ def _load() -> None:
     from forebay.report import kinds, moving, pages  # noqa: F401
 
 
-def _metrics_alone(out: Path) -> str:
-    return (
-        f"{out} has the metrics of the runs that finished, without samples and page; the same "
-        "command goes on with the runs that are in the store"
-    )
-
-
 def _keep(
-    result: Result, out: Path, *, show: bool, report: bool, ended_early: bool = False
+    result: Result, call: Invocation, flent: Path | None, *, report: bool, ended_early: bool
 ) -> bool:
-    """Write the numbers, show them, and draw; return whether that was interrupted.
+    """Write the numbers, show them, and draw; return True if that was interrupted.
 
-    ended_early: whether the runs were interrupted. Whoever ends a command does not wait for tables
+    ended_early: True if the runs were interrupted. Whoever ends a command does not wait for tables
     and figures of thousands of runs.
     """
     from forebay._base import progress
     from forebay.report import result_files, tables
 
-    many = len(result.runs) > MOST_TABLES
-    drawn = report and result.found == len(result.runs) and result_files.is_current(result, out)
+    if flent is not None:
+        from forebay.experiment import flent as data_files
+
+        data_files.write(result, flent)
+    out = call.folder
+    if out is None:
+        return False
+    has_all = result.found == len(result.runs)
+    is_drawn = report and has_all and result_files.is_current(result, out)
     try:
-        if drawn:
-            pass  # to the last bit, and the page takes longest
-        elif result.partial and result_files.has_more(out, result):
-            print(f"{out} has these runs and more, and is left as it is", file=sys.stderr)
+        if result.partial and not is_drawn and result_files.has_more(out, result):
+            print_errors([f"{out} has these runs and more, and is left as it is"])
             report = False
-        else:
-            try:
-                with (
-                    signals.held(checkpoints=many) as interrupted,
-                    progress.status("writing the tables"),
-                ):
-                    if many:
-                        # Before what takes long, so that no interruption loses a run.
-                        result_files.write_metrics(result, out)
-                    if many and ended_early:
-                        print(_metrics_alone(out), file=sys.stderr)
-                        return True
-                    result_files.write_tables(result, out)
-                if interrupted:
-                    raise KeyboardInterrupt
-            except KeyboardInterrupt:
-                if not many or (out / "samples.parquet").exists():
-                    raise
-                print(f"interrupted: {_metrics_alone(out)}", file=sys.stderr)
-                return True
-        if show:
-            screen = console()
+        elif not is_drawn and not _write_tables(result, out, ended_early=ended_early):
+            return True
+        if not call.as_json:
+            screen = options.console()
             tables.results(screen, result)
             screen.print(tables.cost(result))
             if result.found:
                 screen.print(f"{result.found} of {len(result.runs)} runs were in the store")
-        if report and not drawn:
+        if report and not is_drawn:
             with progress.bar(what="figures") as watch:
                 result_files.write_report(result, out, watch)
     except KeyboardInterrupt:
-        print(
-            f"interrupted while drawing: tables and finished figures are in {out}", file=sys.stderr
-        )
+        print_errors([f"interrupted while drawing: tables and finished figures are in {out}"])
         return True
-    if show:
-        where = out / result_files.REPORT if report else out
-        print(f"{'Report' if report else 'Tables'}: {where}")
+    call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False
+
+
+def _write_tables(result: Result, out: Path, *, ended_early: bool) -> bool:
+    """Write the tables; return False if many runs have only their metrics there.
+
+    Of many runs the metrics are written before what takes long, so that no interruption loses one.
+    """
+    from forebay._base import progress
+    from forebay.report import result_files
+
+    is_long = len(result.runs) > MOST_TABLES
+    metrics_alone = (
+        f"{out} has the metrics of the runs that finished, without samples and page; the same "
+        "command goes on with the runs that are in the store"
+    )
+    try:
+        with (
+            signals.held(checkpoints=is_long) as interrupted,
+            progress.status("writing the tables"),
+        ):
+            if is_long:
+                result_files.write_metrics(result, out)
+            if is_long and ended_early:
+                print_errors([metrics_alone])
+                return False
+            result_files.write_tables(result, out)
+        if interrupted:
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not is_long or (out / "samples.parquet").exists():
+            raise
+        print_errors([f"interrupted: {metrics_alone}"])
+        return False
+    return True

@@ -16,24 +16,23 @@ if TYPE_CHECKING:
     from forebay.experiment.store import Store
 
 
-HELP = "Look into the store of runs, and tidy it up."
-
-
 @with_options
 def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay._base.terminal_table import Column
     from forebay.experiment.store import contents
 
-    found = _store(store)
+    runs = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
-    rows = []
-    for of_version in contents(found):
-        present = " (present)" if of_version.version == found.version else ""
-        sampled = f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}"
-        runs, size = f"{of_version.runs:,}", _size(of_version.bytes)
-        rows.append([of_version.version + present, runs, size, sampled])
-    print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
+    rows = [
+        [
+            of_version.version + (" (present)" if of_version.version == runs.version else ""),
+            *(f"{of_version.runs:,}", _size(of_version.bytes)),
+            f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}",
+        ]
+        for of_version in contents(runs)
+    ]
+    print(f"{runs.address}: {_size(sum(runs.place.names('').values()))}")
     print_table(columns, rows, width=80)
 
 
@@ -48,13 +47,10 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     from forebay._base.terminal_table import Column
     from forebay.experiment.run_rows import LISTS
 
-    found = _store(store)
-
-    def first() -> pl.LazyFrame:
-        return found.scan().filter(pl.col("link") == 0)
-
+    runs = _store(store)
+    rows = pl.col("link") == 0
     if run is None:
-        wanted = [
+        columns = [
             pl.len().alias("runs"),
             pl.col("config").n_unique().alias("configs"),
             pl.col("config").min().str.slice(0, 8).alias("one of them"),
@@ -64,17 +60,19 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
             ),
             pl.col("fault").is_not_null().sum().alias("failed"),
         ]
-        table = found.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
-        rows = [[str(value) for value in row] for row in table.iter_rows()]
-        print_table([Column(name) for name in table.columns], rows)
+        table = runs.read(
+            lambda: runs.scan().filter(rows).group_by("law").agg(columns).sort("law").collect()
+        )
+        cells = [[str(value) for value in row] for row in table.iter_rows()]
+        print_table([Column(name) for name in table.columns], cells)
         return
-    of_run = pl.col("config").str.starts_with(run)
-    table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
+    rows &= pl.col("config").str.starts_with(run)
+    table = runs.read(lambda: runs.scan().filter(rows).sort("config", "seed").collect())
     if table.is_empty():
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
     for row in table.drop(LISTS).iter_rows(named=True):
-        rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
-        print_table([Column("column"), Column("value", sentence=True)], rows, width=80)
+        cells = [[name, f"{value}"] for name, value in row.items() if value is not None]
+        print_table([Column("column"), Column("value", sentence=True)], cells, width=80)
 
 
 @with_options
@@ -105,37 +103,31 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
     publication.check_file(file, "FILE")
-    found = _store(store)
+    runs, counts = _store(store), []
 
-    def write(unfinished: Path) -> int:
-        table = found.scan().sort("law", "config", "seed", "link")
+    def write(unfinished: Path) -> None:
+        table = runs.scan().sort("law", "config", "seed", "link")
         if file.suffix == ".csv":
             table.drop(LISTS).sink_csv(unfinished)
         else:
             table.sink_parquet(unfinished)
-        return int(table.select(pl.len()).collect().item())
+        counts.append(int(table.select(pl.len()).collect().item()))
 
-    count = 0
-
-    def read(unfinished: Path) -> None:
-        nonlocal count
-        count = found.read(lambda: write(unfinished))
-
-    publish_file(file, read)
-    print(f"{count:,} rows: {file}")
+    publish_file(file, lambda unfinished: runs.read(lambda: write(unfinished)))
+    print(f"{counts[-1]:,} rows: {file}")
 
 
 def _store(address: str | None) -> Store:
-    """The store that is there. Raises `ScenarioError`."""
+    """Return the store that is there. Raises `ScenarioError`."""
     from forebay.experiment import store_choice as choice
 
-    found = choice.at(choice.named(address) or choice.DEFAULT)
-    if not found.place.names(""):
+    store = choice.at(choice.named(address) or choice.DEFAULT)
+    if not store.place.names(""):
         raise ScenarioError(
-            f'--store: found "{found.address}", where nothing is, allowed: a store; '
+            f'--store: found "{store.address}", where nothing is, allowed: a store; '
             "forebay run makes one"
         )
-    return found
+    return store
 
 
 def _size(count: int) -> str:

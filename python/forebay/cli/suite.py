@@ -5,25 +5,21 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, repeating, stopped
-from forebay.cli.options import (
-    Engine,
-    Laws,
-    ReportOptions,
-    RunOptions,
-    ScenarioKeys,
-    Seeds,
-    print_table,
+from forebay.cli.invocation import (
+    Invocation,
+    print_errors,
+    print_json,
+    repeating,
+    stopped,
 )
 
 if TYPE_CHECKING:
-    from forebay.campaign.suite import Suite
+    from forebay.campaign.suite import PlannedSuite, Suite
 
 #: First those that a narrow terminal shows; the page has all.
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
@@ -34,15 +30,15 @@ def suite(
     name: str,
     /,
     *,
-    law: Laws = None,
+    law: options.Laws = None,
     scenario: list[str] | None = None,
     link: str | None = None,
-    set_: ScenarioKeys = None,
-    seeds: Seeds = None,
-    engine: Engine = "packets",
-    output: ReportOptions,
+    set_: options.ScenarioKeys = None,
+    seeds: options.Seeds = None,
+    engine: options.Engine = "packets",
+    output: options.ReportOptions,
     page: Path | None = None,
-    making: RunOptions,
+    making: options.RunOptions,
 ) -> None:
     """Run every scenario of RFC 7928 under every law, and compare the laws.
 
@@ -56,68 +52,67 @@ def suite(
     as_json: Print one JSON object per law and scenario; files are written only with --out.
     page FILE: Write the comparison as Markdown, too.
     """
-    from forebay._base import progress, publication
-    from forebay._base.publication import publish_file
+    from forebay._base import progress
     from forebay.campaign import suite as suites
-    from forebay.report import result_files
 
-    wanted = suites.planned(name, law, scenario, link, seeds, set_ or (), engine)
+    plan = suites.planned(name, law, scenario, link, seeds, set_ or (), engine)
     command = repeating(
         "suite", name, law=law, scenario=scenario, link=link, set=set_, seeds=seeds,
         engine=None if engine == "packets" else engine, page=page,
     )  # fmt: skip
-    call = Invocation.begun(output, wanted.settings.name, command, digest=wanted.digest)
-    out = call.folder
-    if page is not None:
-        publication.check_file(page, "page")
+    call = Invocation.begun(output, plan.settings.name, command, page=page, digest=plan.digest)
     with progress.bar() as watch:
-        found = wanted.run(making.threads, watch, call.store(making))
-
-    for fault in found.faults:
-        print(fault, file=sys.stderr)
+        results = plan.run(making.threads, watch, call.store(making))
+    print_errors(results.faults)
     if call.as_json:
-        for line in found.lines():
-            print(json.dumps(line))
-    if found.cases and (out is not None or page is not None):
-        from forebay.campaign import suite_page as pages
-
-        about = pages.About(wanted.settings, wanted.link, command, call.digest)
-        if out is not None:
-            pages.write_numbers(found, about, out)
-        with call.drawing(
-            f"{out / result_files.NUMBERS} has the numbers" if out else "nothing is left"
-        ):
-            if not call.as_json:
-                _show(found)
-            if out is not None:
-                with progress.bar(what="figures") as watch:
-                    where = pages.write(found, about, out, watch)
-                call.tell("Report", where)
-                call.show(where)
-        if page is not None:
-            publish_file(page, pages.markdown(found, about))
-    if found.partial:
+        for line in results.lines():
+            print_json(line)
+    if results.cases and (call.folder is not None or page is not None):
+        _report(results, plan, call)
+    if results.partial:
         raise stopped(
-            found.made,
-            found.wanted,
-            interrupted=found.interrupted,
-            reported=bool(found.cases),
-            by_input=found.of_law,
+            results.made,
+            results.wanted,
+            interrupted=results.interrupted,
+            reported=bool(results.cases),
+            by_input=results.of_law,
         )
 
 
-def _show(found: Suite) -> None:
+def _report(results: Suite, plan: PlannedSuite, call: Invocation) -> None:
+    """Write the numbers, print the comparison, and draw the pages."""
+    from forebay._base import progress
+    from forebay.campaign import suite_page as pages
+    from forebay.report import result_files
+
+    about = pages.About(plan.settings, plan.link, call.command, call.digest)
+    out = call.folder
+    if out is not None:
+        pages.write_numbers(results, about, out)
+    with call.drawing(
+        f"{out / result_files.NUMBERS} has the numbers" if out else "nothing is left"
+    ):
+        if not call.as_json:
+            _show(results)
+        if out is not None:
+            with progress.bar(what="figures") as watch:
+                where = pages.write(results, about, out, watch)
+            call.tell("Report", where)
+            call.show(where)
+    call.publish_page(lambda: pages.markdown(results, about))
+
+
+def _show(results: Suite) -> None:
+    """Print the comparison of the laws, if every case was run."""
     from forebay._base.terminal_table import Column
     from forebay.campaign import suite_page as pages
 
-    if found.whole():
-        table = pages.comparison(found, SHOWN)
+    if count := len(results.whole()):
+        table = pages.comparison(results, SHOWN)
         columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
-        cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
-        print_table(columns, table.rows).print(
-            f"means over {cases} ± half the 95 % confidence interval"
-            if len(found.seeds) > 1
-            else f"means over {cases}; one seed: no interval",
-            style="dim",
+        intervals = "± half the 95 % confidence interval"
+        note = f" {intervals}" if len(results.seeds) > 1 else "; one seed: no interval"
+        options.print_table(columns, table.rows).print(
+            f"means over {count} case{'s' if count > 1 else ''}{note}", style="dim"
         )
-    print(f"{found.made} runs in {found.elapsed_s:.0f} s")
+    print(f"{results.made} runs in {results.elapsed_s:.0f} s")

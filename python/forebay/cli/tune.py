@@ -2,127 +2,134 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from forebay._base import signals
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
+from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, command_line
+from forebay.cli.invocation import Invocation, command_line, print_errors, print_json
 from forebay.cli.main import FAILED
-from forebay.cli.options import (
-    Laws,
-    Packet,
-    ReportOptions,
-    RunOptions,
-    ScenarioKeys,
-    Tcp,
-    console,
-)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from forebay.tuning.check import TuningEstimate
     from forebay.tuning.tuning import Tuning
 
 
-@with_options
-def tune(
-    *,
-    rtt: str,
-    flows: str,
-    rate: str | None = None,
-    trace: str | None = None,
-    goal: str = "balance",
-    law: Laws = None,
-    set_: ScenarioKeys = None,
-    for_: str | None = None,
-    gains: str = "paper",
-    thorough: bool = False,
-    tcp: Tcp = "reno",
-    packet: Packet = "1000B",
-    buffer: str | None = None,
-    seeds: int = 10,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    output: ReportOptions,
-    making: RunOptions,
-) -> None:
-    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+@dataclass(frozen=True, kw_only=True)
+class RangeOptions:
+    """The range of links, and their traffic.
 
     rtt: Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows.
     flows: Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows.
     rate: Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace.
     trace FILE: File of a recorded link, as `rate_trace` of a scenario: gains hold over the rates
         that it has, and packets run over the recording.
+    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
+        out.
+    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    """
+
+    rtt: str
+    flows: str
+    rate: str | None = None
+    trace: str | None = None
+    tcp: options.Tcp = "reno"
+    packet: options.Packet = "1000B"
+    buffer: str | None = None
+    set_: options.ScenarioKeys = None
+
+
+@with_options
+def tune(
+    *,
+    links: RangeOptions,
+    goal: str = "balance",
+    law: options.Laws = None,
+    for_: str | None = None,
+    gains: str = "paper",
+    thorough: bool = False,
+    seeds: int = 10,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    output: options.ReportOptions,
+    making: options.RunOptions,
+) -> None:
+    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+
     goal: delay: least delay, giving up at most 20 % of the goodput anywhere in the range; balance,
         throughput: a delay that moves least, giving up at most 10 % or 5 %.
     law: Choose from this law; all of `forebay laws` if none is given.
-    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
     for_ WHAT: Choose among what a router has: linux for Linux's qdiscs, attach also for the laws
         that `forebay attach` installs; any law if it is left out.
     thorough: Search each law for all three goals, which takes three times as long; the goal that
         is asked for alone if it is left out.
     gains: What the laws beside the choice have: paper, or auto for what their design rules give
         for the ranges.
-    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
-        out.
     seeds N: Packet runs that test the chosen law, at each corner.
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay._base import progress, publication, quantities
+    from forebay._base import progress
+    from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
 
-    command = command_line()
-    link, law_words = (rate, trace, rtt, flows, packet, buffer, tcp, set_), (law, gains, thorough)
-    asked = publication.digest_of([link, law_words, goal, for_, seeds, seed])
-    json_file = recommendation.JSON
-    call = Invocation.begun(output, "tune", command, digest=lambda: asked, numbers=json_file)
-    out = call.folder
+    digest = digest_of([astuple(links), (law, gains, thorough), goal, for_, seeds, seed])
+    call = Invocation.begun(
+        output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
+    )
     with progress.stages() as watch:
         result = tuning.tune(
-            rate, rtt, flows, goal=goal, laws=law or (), packet=packet, buffer=buffer, seeds=seeds,
-            seed=seed, threads=making.threads, trace=trace, tcp=tcp, overrides=set_ or (),
-            gains=gains, for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
+            links.rate, links.rtt, links.flows, goal=goal, laws=law or (), packet=links.packet,
+            buffer=links.buffer, seeds=seeds, seed=seed, threads=making.threads,
+            trace=links.trace, tcp=links.tcp, overrides=links.set_ or (), gains=gains,
+            for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
             store=call.store(making),
         )  # fmt: skip
-    # Hours of runs: they are on the disk before anything is made of them.
-    writes = out is not None and bool(result.searched)
-    facts = recommendation.numbers(result)
-    if out is not None and writes:
-        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
-    facts["reasons"] = recommendation.reasons(result, facts)
-    if call.as_json:
-        print(json.dumps(quantities.finite(facts)))
-    elif result.screened:
-        _show(facts, recommendation.commands(result, out) if out is not None else [])
-    if out is not None and writes:
-        recommendation.write_numbers(facts | {"digest": call.digest}, out, command)
-        with (
-            call.drawing(f"{out / recommendation.JSON} has the numbers"),
-            progress.status("writing the page"),
-        ):
-            recommendation.write_files(result, facts, out, command)
-        if result.chosen is not None:
-            call.tell("Page", out / recommendation.PAGE)
+    _report(result, call)
     if result.error is not None:
         # No input is at fault, whatever the error says.
         own = isinstance(result.error, ScenarioError)
         raise RuntimeError(result.faults[-1]) if own else result.error
-    for fault in result.faults:
-        print(fault, file=sys.stderr)
+    print_errors(result.faults)
     if result.interrupted:
-        print(f"interrupted: {_done(result)}", file=sys.stderr)
+        print_errors([f"interrupted: {_done(result)}"])
         raise typer.Exit(signals.status())
     if result.faults:
         raise typer.Exit(FAILED)
-    if out is not None and result.searched:
-        call.show(out / recommendation.PAGE)
+    if call.folder is not None and result.searched:
+        call.show(call.folder / recommendation.PAGE)
+
+
+def _report(result: Tuning, call: Invocation) -> None:
+    """Write the numbers, print the recommendation, and draw the page."""
+    from forebay._base import quantities
+    from forebay.tuning import recommendation
+
+    out = call.folder if result.searched else None
+    facts = recommendation.numbers(result)
+    if out is not None:
+        # Hours of runs: they are on the disk before anything is made of them.
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, call.command)
+    facts["reasons"] = recommendation.reasons(result, facts)
+    if call.as_json:
+        print_json(quantities.finite(facts))
+    elif result.screened:
+        folder = call.folder
+        _show(facts, recommendation.commands(result, folder) if folder is not None else [])
+    if out is not None:
+        recommendation.write_numbers(facts | {"digest": call.digest}, out, call.command)
+        with call.drawing(f"{out / recommendation.JSON} has the numbers", "writing the page"):
+            recommendation.write_files(result, facts, out, call.command)
+        if result.chosen is not None:
+            call.tell("Page", out / recommendation.PAGE)
 
 
 def _announce(expected: TuningEstimate) -> None:
@@ -131,11 +138,12 @@ def _announce(expected: TuningEstimate) -> None:
 
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
-    print(
-        f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
-        f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
-        f"{expected.simulated_s:g} s for {expected.laws} laws",
-        file=sys.stderr,
+    print_errors(
+        [
+            f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
+            f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
+            f"{expected.simulated_s:g} s for {expected.laws} laws"
+        ]
     )
 
 
@@ -154,79 +162,67 @@ def _done(result: Tuning) -> str:
 
 
 def _show(facts: dict[str, Any], commands: Sequence[str]) -> None:
-    screen = console(100)
-    # Whoever sets up a router reads the choice and its commands first.
+    """Print the recommendation: the choice and a router's commands first, then the reasons."""
+    screen = options.console(100)
     first, *paragraphs = facts["reasons"]
     screen.print(first, markup=False)
     screen.print()
-    _show_router(facts)
+    _show_router(screen, facts)
     if facts["candidates"]:
         _show_choices(facts)
     for paragraph in paragraphs:
         screen.print(paragraph, markup=False)
         screen.print()
-    if not commands or not facts["toml"]:
-        return
-    screen.print("The law for a scenario:")
-    screen.print()
-    for line in facts["toml"].splitlines():
-        screen.print(f"    {line}", markup=False)
-    screen.print()
-    screen.print("To run it:")
-    for command in commands:
-        screen.print(f"    {command}", markup=False, soft_wrap=True)
-    screen.print()
+    if commands and facts["toml"]:
+        screen.print("The law for a scenario:")
+        screen.print()
+        for line in facts["toml"].splitlines():
+            screen.print(f"    {line}", markup=False)
+        screen.print()
+        options.print_indented(screen, "To run it:", commands)
 
 
-def _show_router(facts: dict[str, Any]) -> None:
+def _show_router(screen: Console, facts: dict[str, Any]) -> None:
     """Print the commands that set up a router; without any, that no Linux has the law."""
-    screen = console(100)
-    blocks = {"On a router with Linux:": facts["router"]}
-    if facts["attach"]:
-        blocks["With Forebay on the router, where it can be changed and watched:"] = [
-            facts["attach"]
-        ]
-    for heading, lines in blocks.items():
-        if lines:
-            screen.print(heading)
-            for line in lines:
-                screen.print(f"    {line}", markup=False, soft_wrap=True)
-            screen.print()
-    if facts["law"] and not facts["router"] and not facts["for"]:
-        has = "has no qdisc" if facts["attach"] else "has no qdisc, and forebay attach no program,"
-        screen.print(
-            f"Linux {has} for {facts['law']}; --for linux chooses among what a router has."
-        )
+    attach, law = facts["attach"], facts["law"]
+    options.print_indented(screen, "On a router with Linux:", facts["router"])
+    options.print_indented(
+        screen,
+        "With Forebay on the router, where it can be changed and watched:",
+        [attach] if attach else [],
+    )
+    if law and not facts["router"] and not facts["for"]:
+        has = "has no qdisc" if attach else "has no qdisc, and forebay attach no program,"
+        screen.print(f"Linux {has} for {law}; --for linux chooses among what a router has.")
         screen.print()
 
 
 def _show_choices(facts: dict[str, Any]) -> None:
-    from forebay._base import terminal_table
-    from forebay._base.terminal_table import Column, RowGroup
+    """Print a row for each choice."""
+
+    from rich.text import Text
+
+    from forebay._base.terminal_table import Column
     from forebay.tuning import recommendation
 
     columns = [
-        Column("", sentence=True),
-        Column("set-point"),
-        Column("deviation", "ms"),
-        Column("95th pct.", "ms"),
-        Column("goodput", "% of best"),
+        *(Column("", sentence=True), Column("set-point"), Column("deviation", "ms")),
+        *(Column("95th pct.", "ms"), Column("goodput", "% of best")),
     ]
-    rows = [
-        [
-            Text(label, style="bold") if row["chosen"] else label
-            for label in (
-                f"{row['label']} (chosen)" if row["chosen"] else row["label"],
-                row["set_point"],
-                in_figures(1e3 * row["worst_deviation_s"]),
-                in_figures(1e3 * row["worst_delay_p95_s"]),
-                f"{100 * row['goodput_of_best']:.1f}",
-            )
-        ]
-        for row in recommendation.choices(facts["candidates"])
-    ]
-    screen = console(100)
+
+    def row(choice: dict[str, Any]) -> list[Text]:
+        style = "bold" if choice["chosen"] else ""
+        cells = (
+            f"{choice['label']} (chosen)" if choice["chosen"] else choice["label"],
+            choice["set_point"],
+            in_figures(1e3 * choice["worst_deviation_s"]),
+            in_figures(1e3 * choice["worst_delay_p95_s"]),
+            f"{100 * choice['goodput_of_best']:.1f}",
+        )
+        return [Text(cell, style) for cell in cells]
+
+    rows = [row(choice) for choice in recommendation.choices(facts["candidates"])]
     title = f"Choices, {recommendation.choices_are(facts)}"
-    terminal_table.show(screen, columns, [RowGroup(rows, title)])
+    screen = options.print_table(columns, rows, width=100, title=title)
     screen.print(Text(recommendation.NAMES_SAY, style="dim"))
     screen.print()

@@ -209,18 +209,18 @@ def test_while_it_loads_too(
 
 @pytest.mark.linux
 @pytest.mark.parametrize(("words", "status"), [(["-m", "forebay.cli"], -signal.SIGINT), ([], 1)])
-def test_while_the_package_loads(words: list[str], status: int) -> None:
+def test_while_the_command_loads(words: list[str], status: int) -> None:
     """The command ends without a traceback; a program that uses the package gets its exception."""
     program = f"""
 import os, signal, sys
 sys.orig_argv[1:] = {words!r}
 class Interrupts:
     def find_spec(self, name, *_):
-        if name == "forebay._native":
+        if name == "forebay.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupts())
 try:
-    import forebay
+    import forebay.cli.main
 except KeyboardInterrupt:
     sys.exit(1)
 """

@@ -15,7 +15,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     names = [one.name or one.callback.__name__ for one in whole.registered_commands if one.callback]
     for group in whole.registered_groups:
         inside = group.typer_instance.registered_commands if group.typer_instance else []
-        names += [f"{group.name} {one.callback.__name__}" for one in inside if one.callback]
+        names += [f"{group.name} {one.name}" for one in inside]
     assert len(names) > 10
     assert [line[11:] for line in page.splitlines() if line.startswith("## forebay ")] == names
     assert "| `--seeds` `N` | Run with seeds 1 to N." in page

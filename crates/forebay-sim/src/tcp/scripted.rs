@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::{Span, Time};
+use forebay_units::{Span, Time};
 
 use super::congestion::{
     AckSample, Bbr, Bbr3, CongestionControl, CongestionEvent, Cubic, Dctcp, DeliveryRate,
@@ -360,7 +360,7 @@ fn bbr3_fills_the_pipe_drains_the_queue_and_cruises() {
 #[test]
 fn bbr3_probes_for_bandwidth_as_often_as_the_draft_says() {
     let mut path = Path::<Bbr3>::new();
-    let phases = phases(&mut path, at(30 * SECOND));
+    let phases = phases(&mut path, at(SECOND * 30));
     let mut waits_since = f64::NAN;
     let mut waits_s = Vec::new();
     for pair in phases.began.windows(2) {
@@ -392,7 +392,7 @@ fn bbr3_dips_to_half_a_product_for_200_ms_in_5_s() {
     let mut dips: Vec<(Time, Time, f64)> = Vec::new();
     let (mut inside, mut before, mut after) = (false, 0.0, Vec::new());
     path.run(
-        at(20 * SECOND),
+        at(SECOND * 20),
         |_, _| false,
         |path| {
             let cwnd = path.control.cwnd();
@@ -451,7 +451,7 @@ fn bbr3_is_bounded_for_long_by_the_loss_of_a_probe() {
     let mut probe_ended = false;
     let mut lost = 0;
     path.run(
-        at(4 * SECOND),
+        at(SECOND * 4),
         |path, number| {
             let probes = path.pace() > 1.1;
             probe_ended |= !probes && lost > 0;
@@ -500,7 +500,7 @@ fn bbr_cycles_and_dips_to_four_packets_in_10_s() {
     let mut least = f64::INFINITY;
     let mut phases = Phases::default();
     path.run(
-        at(25 * SECOND),
+        at(SECOND * 25),
         |_, _| false,
         |path| {
             phases.watch(path);
@@ -520,7 +520,7 @@ fn bbr_cycles_and_dips_to_four_packets_in_10_s() {
 #[test]
 fn bbr_answers_no_loss_outside_of_a_recovery() {
     let mut path = Path::<Bbr>::new();
-    path.go(at(2 * SECOND));
+    path.go(at(SECOND * 2));
     let before = path.control.cwnd();
     path.lose_one();
     path.go(path.now + SECOND);
@@ -537,7 +537,7 @@ fn ledbat_leaves_slow_start_below_its_target_and_slows_down_after_two_round_trip
     let mut slowdowns: Vec<(Time, Time)> = Vec::new();
     let mut inside = false;
     path.run(
-        at(60 * SECOND),
+        at(SECOND * 60),
         |_, _| false,
         |path| {
             longest = longest.max(path.queue());
@@ -563,7 +563,7 @@ fn ledbat_leaves_slow_start_below_its_target_and_slows_down_after_two_round_trip
 #[test]
 fn ledbat_spends_a_tenth_of_its_time_in_slowdowns() {
     let mut path = Path::<Ledbat>::new();
-    path.go(at(20 * SECOND));
+    path.go(at(SECOND * 20));
     let goodput = path.goodput(60 * SECOND);
     assert!(goodput > 850.0, "{goodput}");
 }
@@ -572,7 +572,7 @@ fn ledbat_spends_a_tenth_of_its_time_in_slowdowns() {
 #[ignore = "below ssthresh the window grows in slow start, whatever the delay"]
 fn ledbat_gives_way_to_the_queue_of_others_and_keeps_two_packets() {
     let mut path = Path::<Ledbat>::new();
-    path.go(at(20 * SECOND));
+    path.go(at(SECOND * 20));
     path.more_delay = 200 * MS;
     let mut before = path.control.cwnd();
     let mut halved_at_most = true;
@@ -605,7 +605,7 @@ fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
     let share = f64::from(path.control.ssthresh_pkts()) / before;
     assert!((0.5..0.7).contains(&share), "{share}");
     // The next one finds the window at work.
-    path.go(at(3 * SECOND));
+    path.go(at(SECOND * 3));
     let (before, after) = path.lose_one();
     assert!(
         before > 20.0 && (0.45 * before..=0.55 * before).contains(&after),
@@ -619,7 +619,7 @@ fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
 fn share_after_loss<C: CongestionControl>() -> f64 {
     let mut path = Path::<C>::new();
     path.buffer_pkts = 50;
-    path.go(at(20 * SECOND));
+    path.go(at(SECOND * 20));
     assert!(path.lost > 0);
     let (before, after) = path.lose_one();
     assert!(path.goodput(20 * SECOND) > 800.0);
@@ -658,7 +658,7 @@ fn no_window_falls_below_two_packets_in_a_row_of_losses() {
         let mut path = Path::<C>::new();
         let mut least = f64::INFINITY;
         path.run(
-            at(20 * SECOND),
+            at(SECOND * 20),
             |_, number| number % 3 == 0,
             |path| least = least.min(f64::from(path.control.cwnd_pkts())),
         );
@@ -679,10 +679,10 @@ fn no_window_falls_below_two_packets_in_a_row_of_losses() {
 fn under_marks<C: CongestionControl>() -> (f64, f64) {
     let mut path = Path::<C>::new();
     path.mark_above = 5 * MS;
-    path.go(at(10 * SECOND));
+    path.go(at(SECOND * 10));
     let (before, mut longest) = (path.delivered, Span::ZERO);
     path.run(
-        at(30 * SECOND),
+        at(SECOND * 30),
         |_, _| false,
         |path| longest = longest.max(path.queue()),
     );

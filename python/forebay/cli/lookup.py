@@ -1,0 +1,237 @@
+"""`forebay laws`, `queues`, `explain`, `experiments`, `cite` and `schema`: what there is, and what
+it means."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forebay import _native
+from forebay._base import registries
+from forebay._base.words import hint
+from forebay._native import ScenarioError
+from forebay.cli.declaration import with_options
+from forebay.cli.options import console, offered, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebay._native import ParamInfo, RegistryEntry
+
+LawNames = Annotated[
+    list[str] | None, typer.Argument(autocompletion=offered("forebay._base.registries:laws"))
+]
+QueueNames = Annotated[
+    list[str] | None, typer.Argument(autocompletion=offered("forebay._base.registries:queues"))
+]
+Key = Annotated[str, typer.Argument(autocompletion=offered("forebay.guide.explain:names"))]
+Sources = Annotated[
+    list[str] | None, typer.Argument(autocompletion=offered("forebay.guide.cite:citable"))
+]
+#: Entries that `forebay explain` shows in full; more stand in a table.
+IN_FULL = 3
+
+
+@with_options
+def laws(name: LawNames = None, /, *, as_json: bool = False) -> None:
+    """List the laws, a line each; those that are named with parameters, defaults and ranges.
+
+    name [NAME]...: These laws, whole; all of them with --json if none is named.
+    as_json: Print JSON instead of tables.
+    """
+    _list(registries.laws(), name, as_json, "laws", _law_example)
+
+
+@with_options
+def queues(name: QueueNames = None, /, *, as_json: bool = False) -> None:
+    """List the queue disciplines, which hold laws, a line each; those that are named with their
+    parameters.
+
+    name [NAME]...: These queues, whole; all of them with --json if none is named.
+    as_json: Print JSON instead of tables.
+    """
+    example = "forebay run FILE --law pi --set law.pi.queue={}".format
+    _list(registries.queues(), name, as_json, "queues", lambda queue: example(queue["name"]))
+
+
+def _law_example(law: RegistryEntry) -> str:
+    """Return a command that runs a law, with a parameter of its own at its default."""
+    first = next((param for param in law["params"] if param["default"] is not None), None)
+    own = f" --set law.{law['name']}.{first['name']}={first['default_text']}" if first else ""
+    return f"forebay run FILE --law {law['name']}{own}"
+
+
+def _list(
+    registry: Mapping[str, RegistryEntry],
+    names: Sequence[str] | None,
+    as_json: bool,
+    command: str,
+    example: Callable[[RegistryEntry], str],
+) -> None:
+    """Print entries of a registry: all of them a line each, or some of them whole."""
+    for name in names or ():
+        if name not in registry:
+            raise ScenarioError(
+                f'NAME: found "{name}", allowed: {", ".join(registry)}{hint(name, list(registry))}'
+            )
+    entries = [entry for name, entry in registry.items() if not names or name in names]
+    if as_json:
+        keys = ["name", "unit", "default", "min", "max", "doc"]
+        plain = [
+            entry | {"params": [{key: param[key] for key in keys} for param in entry["params"]]}
+            for entry in map(dict[str, Any], entries)
+        ]
+        print(json.dumps(plain, indent=1))
+    elif names:
+        _show(console(), entries, example)
+    else:
+        from forebay._base.terminal_table import Column
+
+        columns = [Column("name", left=True), Column("what it is", sentence=True)]
+        screen = print_table(columns, [[entry["name"], entry["title"]] for entry in entries])
+        screen.print(f"forebay {command} NAME shows one whole", style="dim")
+
+
+def _show(
+    screen: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
+) -> None:
+    """Print one table per entry, with meaning and range of each parameter, and a command to try."""
+    from rich.text import Text
+
+    from forebay._base import quantities, terminal_table
+    from forebay._base.terminal_table import Column, RowGroup
+
+    columns = [
+        *(Column("parameter", left=True), Column("default")),
+        *(Column("range", left=True), Column("meaning", sentence=True)),
+    ]
+    for entry in entries:
+        screen.print(Text.assemble((entry["name"], "bold cyan"), "  ", (entry["title"], "bold")))
+        screen.print(Text(entry["source"], style="dim"))
+        if entry["equation"]:
+            screen.print(Text(entry["equation"]))
+        rows = [
+            [param["name"], _default(param), quantities.parameter_range(param), param["doc"]]
+            for param in entry["params"]
+        ]
+        if rows:
+            terminal_table.show(screen, columns, [RowGroup(rows)])
+        else:
+            screen.print("no parameters\n")
+    screen.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
+
+
+def _default(param: ParamInfo) -> str:
+    """Return the default as in a scenario, without the quotes: "200p", "6.25ms"."""
+    if param["default"] is None:
+        return "required"
+    if isinstance(param["default"], float) and not param["unit"]:
+        return f"{param['default']:g}"
+    return param["default_text"]
+
+
+@with_options
+def explain(key: Key, /) -> None:
+    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place.
+
+    key KEY: Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from forebay._base.terminal_table import Column
+    from forebay.guide import explain as guide
+
+    entries = guide.find(key)
+    screen = console(80)
+    if len(entries) > IN_FULL:
+        columns = [
+            *(Column("name", left=True), Column("default", left=True)),
+            Column("meaning", sentence=True),
+        ]
+        rows = [
+            [entry.path, dict(entry.facts).get("default", ""), entry.meaning] for entry in entries
+        ]
+        print_table(columns, rows, width=80)
+        example = f"forebay explain {entries[0].path}"
+        screen.print(Text.assemble("One of them:  ", (example, "bold")))
+        return
+    for entry in entries:
+        screen.print(Text.assemble((entry.path, "bold cyan"), "  ", (entry.where, "dim")))
+        screen.print(Text(entry.meaning))
+        more = [("example", entry.example)] if entry.example else []
+        for head, text in (*entry.facts, *more, ("more", entry.page)):
+            label = Text(f"  {head:<9}", style="dim")
+            if head == "example":
+                # It is to be copied, and stands on one line.
+                screen.print(Text.assemble(label, " ", text), soft_wrap=True)
+                continue
+            line = Table.grid(padding=(0, 1))
+            line.add_row(label, Text(text))
+            screen.print(line)
+        screen.print()
+
+
+@with_options
+def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
+    """List the experiments that can be run by name, or print one.
+
+    name [NAME]: A folder, such as pi-pd, lists its experiments; an experiment, such as pi-pd/load,
+        is printed as TOML, to be saved and changed.
+    as_json: Print one JSON object per experiment.
+    """
+    import tomllib
+
+    from forebay._base.terminal_table import Column
+    from forebay.scenario import names
+
+    files = names.scenarios()
+    folder = (name or "").strip("/")
+    chosen = {
+        title: file for title, file in files.items() if folder in ("", title.partition("/")[0])
+    }
+    if name is not None and not chosen:
+        path = names.path(name)
+        chosen = {title: file for title, file in files.items() if file == path}
+        if not chosen:
+            raise names.missing(name, "no experiment of this name")
+        if not as_json:
+            sys.stdout.write(path.read_text(encoding="utf-8"))
+            return
+    tables = {title: tomllib.loads(file.read_text("utf-8")) for title, file in chosen.items()}
+    if as_json:
+        for title, file in chosen.items():
+            about = {key: tables[title].get(key, "") for key in ("title", "source")}
+            print(json.dumps({"name": title, **about, "file": str(file)}))
+        return
+    columns = [Column("experiment", left=True), Column("title", sentence=True)]
+    rows = [[title, str(tables[title].get("title", ""))] for title in chosen]
+    print_table(columns, rows).print(
+        "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
+        style="dim",
+    )
+
+
+@with_options
+def cite(name: Sources = None, /) -> None:
+    """Print BibTeX for a paper: Forebay, and the sources of laws, files and results.
+
+    name [NAME]...: Laws, queues, senders or papers (see docs/references.md), a scenario file, or a
+        folder of results; Forebay alone if none is named.
+    """
+    from forebay.guide import cite as guide
+
+    entries, sentences = guide.entries(name or ())
+    for sentence in sentences:
+        print(f"% {sentence}")
+    for entry in entries:
+        print(f"\n{entry}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of a scenario, for editors."""
+    print(_native.schema())

@@ -1,0 +1,193 @@
+"""`forebay replay` and `forebay figure`: the papers' experiments and figures, repeated.
+
+What they need is loaded inside them, so that other commands stay quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay._base import signals
+from forebay._base.errors import RunError
+from forebay._base.temporary import temporary_folder
+from forebay._native import ScenarioError
+from forebay.cli import options
+from forebay.cli.declaration import with_options
+from forebay.cli.invocation import RESULTS, Invocation, repeating
+from forebay.cli.main import FAILED
+
+if TYPE_CHECKING:
+    from forebay.campaign.claims import Paper
+    from forebay.campaign.replay import Replay, ReplayedPaper, Verdict
+    from forebay.experiment.store import Store
+
+
+@with_options
+def replay(
+    paper: str,
+    /,
+    *,
+    seeds: options.Seeds = None,
+    output: options.OutputOptions,
+    page: Path | None = None,
+    set_: options.Settings = None,
+    experiments: Path | None = None,
+    open_: options.OpenPage = False,
+    engine: options.Engine = "packets",
+    making: options.RunOptions,
+) -> None:
+    """Run the papers' experiments, and lay what they published beside what comes of it.
+
+    Runs are kept, so that a second call makes only what has changed.
+
+    paper PAPER|all: A paper, or all.
+    seeds: Run with seeds 1 to N instead of as many as each experiment asks for.
+    out: Where the pages go; results/replay by default.
+    as_json: Print one JSON object per claim; pages are written only with --out.
+    page FILE: With all: write the summary for readers of the papers.
+    set_: Set a key in every experiment, such as traffic.0.min_rto=1s.
+    experiments DIR: Where the papers' experiments are.
+    """
+    from forebay.campaign import replay as replays
+    from forebay.experiment import execution
+    from forebay.experiment import store_choice as choice
+
+    plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
+    if page is not None and paper != replays.ALL:
+        raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
+    call = Invocation.begun(output, "replay", page=page)
+    other = None if engine == "packets" else engine
+
+    def report(replayed: ReplayedPaper) -> None:
+        name = replayed.paper.name
+        command = repeating("replay", name, seeds=seeds, set=set_, engine=other)
+        _report(replayed, call, command, open_)
+
+    with ExitStack() as stack:
+        # Claims need the samples of all runs; without a store they are kept for this call alone.
+        store = choice.store(making.store, without=making.no_store) or choice.at(
+            stack.enter_context(temporary_folder())
+        )
+        try:
+            _replay(plan, store, making.threads, call, report)
+        except RunError as failed:
+            print(failed, file=sys.stderr)
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            count = execution.count_stored(plan.readings, store)
+            total = sum(reading.runs for reading in plan.readings)
+            print(f"interrupted: {count} of {total} runs are kept", file=sys.stderr)
+            raise typer.Exit(signals.status()) from None
+
+
+def _replay(
+    plan: Replay,
+    store: Store,
+    threads: int | None,
+    call: Invocation,
+    report: Callable[[ReplayedPaper], None],
+) -> None:
+    """Run the experiments, report on each paper, and write the summary."""
+    from forebay._base import progress
+
+    with progress.bar() as watch:
+        papers = plan.run(store, threads, watch)
+        # All runs are made for the first paper; the bar ends before anything is printed.
+        first = next(papers)
+    verdicts: list[Verdict] = []
+    for replayed in chain([first], papers):
+        verdicts += replayed.verdicts
+        report(replayed)
+    if call.page is not None:
+        from forebay.campaign import paper_page  # draws, which takes a while to load
+
+        call.publish_page(lambda: paper_page.summary(plan.papers, verdicts))
+
+
+def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:
+    """Print a paper's verdicts, and write its page."""
+    from forebay._base import progress
+
+    if call.as_json:
+        for verdict in replayed.verdicts:
+            print(verdict.line(), flush=True)
+    else:
+        _show(replayed.paper, replayed.verdicts)
+    if call.folder is None:
+        return
+    with progress.status(f"drawing the page of {replayed.paper.name}"):
+        from forebay.campaign import paper_page  # draws, which takes a while to load
+
+        where = paper_page.write(replayed.paper, replayed.experiments, call.folder, command)
+    call.tell("Page", where)
+    if opens:
+        options.open_page(where)
+
+
+def _show(paper: Paper, judged: list[Verdict]) -> None:
+    """Print a row for each claim, in a table for each experiment."""
+    from rich.text import Text
+
+    from forebay._base import terminal_table
+    from forebay._base.terminal_table import Cell, Column, RowGroup
+    from forebay.campaign import replay as replays
+
+    style = {replays.REPRODUCED: "green", replays.IN_DIRECTION: "yellow"}
+    columns = [
+        Column("claim", sentence=True),
+        *(Column("ours", "± 95 %"), Column("published")),
+        *(Column("verdict", sentence=True), Column("ns-2")),
+    ]
+
+    def row(judgement: Verdict) -> list[Cell]:
+        claim = judgement.claim
+        statement = Text(f"{claim.where}: {claim.says}")
+        if judgement.why:
+            statement.append(f"\n{judgement.why}", style="dim")
+        ns2 = "" if claim.ns2 is None else f"{claim.ns2:g}"
+        verdict = Text(judgement.verdict, style=style.get(judgement.verdict, "bold"))
+        return [statement, judgement.text(), judgement.published(), verdict, ns2]
+
+    groups = [
+        RowGroup([row(judgement) for judgement in group], experiment)
+        for experiment, group in groupby(judged, key=lambda judgement: judgement.experiment)
+    ]
+    screen = options.console(140)
+    screen.print(Text(paper.title, style="bold"))
+    terminal_table.show(screen, columns, groups)
+    screen.print(f"{len(judged)} claims: {replays.count(judged)}")
+
+
+@with_options
+def figure(
+    name: list[str] | None = None,
+    /,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR")] = RESULTS,
+    style: options.Style = "screen",
+) -> None:
+    """Draw the papers' control figures from our own code.
+
+    name [NAME]...: Figures to draw; without any, their names.
+    out: Where they go.
+    """
+    from forebay.campaign.control_figures import FIGURES
+
+    call = Invocation.begun(options.OutputOptions(out=out if name else None, style=style), None)
+    for known, draw in FIGURES.items() if not name else ():
+        print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
+    for text in name or ():
+        if text not in FIGURES:
+            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(FIGURES)}')
+    files: dict[str, bytes] = {}
+    for text in name or ():
+        files |= FIGURES[text]().files(text)
+    for path in call.publish(files):
+        print(f"Figure: {path}")
