@@ -700,7 +700,10 @@ mod tests {
         );
         assert_eq!(before.with_another_target(&choice("pi", &[])), None);
         assert_eq!(
-            before.with_another_target(&choice("pid", &target("20p"))),
+            before.with_another_target(&choice(
+                "pid",
+                &[("target".into(), Value::Text("20p".into()))]
+            )),
             None
         );
 

@@ -65,9 +65,9 @@ class Plot(Figure):
         return self._element(self._saved("svg", metadata={"Date": None}).decode(), name)
 
     def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
-        """Return `files` and `svg`."""
-        vectors = self.svg(name)
-        return self.files(file), vectors
+        """Return `files` and `svg`, which has the layout of the PNG, to a pixel."""
+        files = self.files(file)
+        return files, self.svg(name)
 
     def _saved(self, kind: str, **options: Any) -> bytes:
         """Return the figure as a file of a kind."""
