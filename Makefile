@@ -275,10 +275,12 @@ CAPI_PREFIX  := $(abspath $(PREFIX))
 # The loader looks in these by itself; elsewhere a program remembers where the library was.
 CAPI_RPATH   := $(if $(filter /usr /usr/local,$(CAPI_PREFIX)),,-Wl,-rpath,$${libdir})
 
+CAPI_PC      := sed -e 's|@PREFIX@|$(CAPI_PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' \
+  -e 's|@RPATH@|$(CAPI_RPATH)|' $(CAPI)/forebay.pc.in
+
 capi: $(STAMPS)/rust
 	cargo build --quiet -p forebay-capi --profile $(CAPI_PROFILE)
-	sed -e 's|@PREFIX@|$(CAPI_PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' -e 's|@RPATH@|$(CAPI_RPATH)|' \
-	  $(CAPI)/forebay.pc.in > $(CAPI_BUILT)/forebay.pc
+	$(CAPI_PC) > $(CAPI_BUILT)/forebay.pc
 	ln -sf libforebay.so $(CAPI_BUILT)/libforebay.so.$(CAPI_ABI)
 
 capi-install: capi
@@ -287,7 +289,8 @@ capi-install: capi
 	ln -sf libforebay.so.$(CAPI_ABI) $(DESTDIR)$(CAPI_PREFIX)/lib/libforebay.so
 	install -m 644 $(CAPI_BUILT)/libforebay.a $(DESTDIR)$(CAPI_PREFIX)/lib/libforebay.a
 	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(CAPI_PREFIX)/include/forebay.h
-	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(CAPI_PREFIX)/lib/pkgconfig/forebay.pc
+	# Not the one that is built: two installations at a time may have different prefixes.
+	$(CAPI_PC) > $(DESTDIR)$(CAPI_PREFIX)/lib/pkgconfig/forebay.pc
 ifeq ($(DESTDIR),)
 ifeq ($(CAPI_RPATH),)
 	@echo "installed in $(CAPI_PREFIX); run ldconfig as root, so that programs find the library"

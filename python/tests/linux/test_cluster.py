@@ -53,8 +53,8 @@ except Exception as error:
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    """Address of the scheduler of a cluster of this machine, in a process of its own."""
+def cluster() -> Iterator[tuple[str, int]]:
+    """Address of the scheduler of a cluster of this machine, and the process that started it."""
     script = (
         "import sys\n"
         "from forebay.campaign.cluster import cluster\n"
@@ -74,9 +74,14 @@ def scheduler() -> Iterator[str]:
     assert process.stdin is not None and process.stdout is not None
     address = process.stdout.readline().strip()
     assert address, "the cluster does not start"
-    yield address
+    yield address, process.pid
     process.stdin.close()
     assert process.wait(60) == 0
+
+
+@pytest.fixture
+def scheduler(cluster: tuple[str, int]) -> str:
+    return cluster[0]
 
 
 def _descendants(pid: int) -> set[int]:
@@ -91,10 +96,10 @@ def _descendants(pid: int) -> set[int]:
     return tree
 
 
-def _listeners() -> list[tuple[str, int]]:
-    """Addresses on which a child of this process listens, IPv6 as its raw hexadecimal text."""
+def _listeners(ancestor: int) -> list[tuple[str, int]]:
+    """Addresses on which a process or one below it listens, IPv6 as its raw hexadecimal text."""
     inodes = set()
-    for pid in _descendants(os.getpid()) - {os.getpid()}:
+    for pid in _descendants(ancestor):
         try:
             links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
         except OSError:
@@ -111,10 +116,11 @@ def _listeners() -> list[tuple[str, int]]:
 
 
 def test_every_port_of_the_cluster_is_on_loopback_and_asks_for_a_certificate(
-    scheduler: str,
+    cluster: tuple[str, int],
 ) -> None:
+    scheduler, process = cluster
     assert scheduler.startswith("tls://127.0.0.1:")
-    listening = _listeners()
+    listening = _listeners(process)
     # The scheduler, and of each worker its own and its nanny's.
     assert len(listening) == 5
     assert {address for address, _ in listening} == {"0100007F"}

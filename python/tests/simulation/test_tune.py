@@ -535,7 +535,8 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     printed = json.loads(done.stdout)
     out = tmp_path / "tuned"
     written = json.loads((out / "tune.json").read_text())
-    # What made it tells whether another command would replace it.
+    # The command and the digest decide whether another result may replace it.
+    assert len(written.pop("digest")) == 32
     assert written.pop("command").startswith("forebay tune --rate 20Mbit/s")
     assert printed == written
     assert printed["law"] == "pi"
