@@ -29,13 +29,13 @@ from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import Fault, guest_check, guest_orders, guest_run
 from forebay.experiment import engines
-from forebay.experiment.engines import KERNEL, Ended, Keep, file_name, runs_programs
+from forebay.experiment.engines import KERNEL, Ended, Keep, Remark, file_name, runs_programs
 from forebay.linux import guests
 from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.experiment.engines import Extras, Key, Planned, Remark, RunningBatch
+    from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
     from forebay.linux.guests import Guest
 
 #: A guest that waited for so much of an interval for its processor goes to the next one.
