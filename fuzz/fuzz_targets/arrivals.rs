@@ -12,7 +12,7 @@ fuzz_target!(|contents: &[u8]| {
     };
     match Arrivals::parse(contents, &selection, "file", "fuzz") {
         Ok(found) => {
-            assert!(found.packets.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+            assert!(found.packets.windows(2).all(|pair| pair[0].at <= pair[1].at));
             assert!(found.packets.iter().all(|it| it.flow < found.flows && it.bytes <= 1500));
             assert!(found.hosts.is_empty() || found.hosts.len() == found.flows as usize);
         }
