@@ -7,12 +7,14 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from forebay._base import quantities
+from forebay._base.publication import digest_of
 from forebay._base.words import in_figures, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
 from forebay.experiment import descriptions, steady_state
@@ -102,6 +104,11 @@ class LinkExperiment(Experiment):
     def runs(self) -> int:
         """The number of directions."""
         return len(DIRECTIONS)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the command: real traffic has no points that could be resolved."""
+        return digest_of([self.made_by, self.command])
 
 
 class Direction(NamedTuple):
