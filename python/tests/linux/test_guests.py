@@ -548,7 +548,8 @@ try mount -o remount,rw /; try mount --bind -o rw TARGET /run/host; try touch TA
 try unshare --user --map-root-user --mount sh -c \
   "mount -t hostfs none /run/host -o / && touch /run/host/TARGET/user"
 # Through the first process, which has all capabilities, and out of its root.
-try touch /proc/1/root/TARGET/init; try nsenter --target 1 --mount touch TARGET/nsenter
+first=/proc/1/root; try touch "$first"/TARGET/init
+try nsenter --target 1 --mount touch TARGET/nsenter
 try nsenter --target 1 --mount mount -t hostfs none /run/host -o /
 # Helpers that the kernel starts with all capabilities.
 printf '#!/bin/sh\nmount -t hostfs none /run/host -o /\n' > /run/helper
