@@ -289,7 +289,7 @@ Simulated · user space · attached; of what is beyond its bound, that beyond ch
 
 
 def _rest(frames: dict[str, pl.DataFrame]) -> str:
-    """What of the links that are not full the simulator says."""
+    """Return a sentence on the links that are not full, and what the simulator says of them."""
     simulated_use = pl.col("utilisation").mean().alias("simulated")
     means = frames[PACKETS.name].group_by(list(AXES)).agg(simulated_use)
     short = (

@@ -54,7 +54,7 @@ CAUSES = Path(__file__).with_name("fidelity_guest_causes.md")
 
 
 class LinuxRuns:
-    """What Linux did in the cases, kept by the hash of each case's scenario."""
+    """Runs of Linux in the cases, kept by the hash of each case's scenario."""
 
     def __init__(self, path: Path) -> None:
         cell = {"case": pl.String, "scenario": pl.String}

@@ -51,7 +51,7 @@ class Runs:
 
 
 def read(points: Points, store: Store) -> Runs:
-    """Of what is in the store. Raises `ValueError` where nothing is."""
+    """Return the runs that are in the store. Raises `ValueError` if there are none."""
     listed = points.list_runs(store)
     wanted = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
     stored = store.rows_of(listed["config"], wanted).filter(

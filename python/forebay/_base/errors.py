@@ -19,6 +19,17 @@ from os import PathLike
 from typing import Any
 
 
+def plain(text: str) -> str:
+    """Return a text of a foreign file for a terminal: control characters and the like replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what the system says of an error, in lower case and without the file's name."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return reason[:1].lower() + reason[1:]
+
+
 class ForebayError(Exception):
     """The base of all errors of Forebay."""
 
@@ -114,7 +125,7 @@ class FormatError(ForebayError, ValueError):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__("".join(c if c.isprintable() else "\ufffd" for c in reason))
+        super().__init__(plain(reason))
 
 
 class RunError(ForebayError, RuntimeError):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from forebay._base.errors import FormatError as FormatError
+from forebay._base.errors import FormatError, plain, reason_of
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
@@ -168,17 +168,6 @@ def printable(path: str | os.PathLike[str]) -> str:
     """Return a path for a message: bytes that are not UTF-8 and control characters are escaped."""
     name = os.fspath(path).encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
-
-
-def plain(text: str) -> str:
-    """Return a text of a foreign file for a terminal: control characters and the like replaced."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def reason_of(error: Exception) -> str:
-    """Return what the system says of an error, in lower case and without the file's name."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return reason[:1].lower() + reason[1:]
 
 
 def _size(count: int) -> str:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forebay._base.errors import OtherResultError, ParameterError
+from forebay._base.errors import OtherResultError, ParameterError, reason_of
 
 #: How long the unfinished folder of another process is left alone, in seconds.
 UNFINISHED_S = 3600.0
@@ -341,11 +341,6 @@ def why_not_writable(folder: Path) -> str:
     return ""
 
 
-def reason_of(error: OSError) -> str:
-    """What the system says, within a sentence."""
-    return (error.strerror or str(error)).lower()
-
-
 def check_file(path: Path, name: str) -> None:
     """Refuse a file that cannot be written, before the time is spent.
 
@@ -416,7 +411,7 @@ def claim(
 
 
 def _former(numbers: Path) -> dict[str, Any]:
-    """What a result says of itself; empty where there is none."""
+    """Return the facts in the file of a former result; empty if there is none."""
     try:
         found = json.loads(numbers.read_bytes())
     except (OSError, ValueError):
@@ -425,7 +420,7 @@ def _former(numbers: Path) -> dict[str, Any]:
 
 
 def _seeds(former: dict[str, Any]) -> int:
-    """How many seeds a result has; 0 where it does not say."""
+    """Return the number of seeds of a result; 0 if its file does not list its runs."""
     try:
         return len({run["seed"] for run in former["runs"]})
     except (KeyError, TypeError):

@@ -25,8 +25,6 @@ from forebay.experiment.run_rows import law_at_point
 from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from forebay._native import Fault, Run
     from forebay.campaign.study_points import Gains, Points, PointsPart
     from forebay.experiment.engines import Extras, Remark, RunningBatch

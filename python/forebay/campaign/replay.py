@@ -33,10 +33,8 @@ from forebay.scenario import names
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._native import PointInfo, Run
-    from forebay.campaign.claims import Paper, Window
+    from forebay.campaign.claims import Window
     from forebay.experiment.engines import Engine
-    from forebay.experiment.experiment import Experiment
-    from forebay.experiment.result import Result
     from forebay.experiment.store import Store
 
 Floats = NDArray[np.float64]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay.campaign.making import Workers
-    from forebay.campaign.study_points import Points, PointsPart
+    from forebay.campaign.study_points import PointsPart
     from forebay.experiment.store import Store
     from forebay.scenario.python_laws import Prototype
 

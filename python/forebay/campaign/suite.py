@@ -27,7 +27,6 @@ from forebay.scenario import python_laws
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
-    from forebay._base.statistics import Best
     from forebay._native import PointInfo, Run
     from forebay.campaign.suite_scenarios import Link, Scenario, Settings
     from forebay.experiment.store import Store

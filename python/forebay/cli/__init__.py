@@ -18,7 +18,7 @@ from _signal import (  # type: ignore[import-not-found]
 
 
 def _is_command() -> bool:
-    """Whether this process is the command, as a script or by `python -m forebay`."""
+    """Return True if this process is the command, as a script or by `python -m forebay`."""
     script = sys.argv[0] if sys.argv else ""
     modules = {"forebay", "forebay.cli"}
     return script.endswith(("/forebay", "\\forebay.exe")) or bool(

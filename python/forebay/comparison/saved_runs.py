@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from forebay._base import input_file, quantities
-from forebay._base.input_file import FormatError
+from forebay._base.errors import FormatError, plain, reason_of
 from forebay._base.metrics import METRICS
 from forebay._base.publication import publish_file
 from forebay._native import ScenarioError
@@ -107,7 +107,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
         reason = str(error).strip().partition("\n")[0]
         raise ScenarioError(
             f"{input_file.printable(path)}: is not a result of forebay {command}, or is damaged "
-            f"({', '.join(names)}): {input_file.plain(reason)}"
+            f"({', '.join(names)}): {plain(reason)}"
         ) from error
 
 
@@ -200,7 +200,7 @@ def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
             with file.open("rb") as contents:
                 actual = hashlib.file_digest(contents, "sha256").hexdigest()
         except OSError as error:
-            raise FormatError(input_file.reason_of(error)) from error
+            raise FormatError(reason_of(error)) from error
         if actual != expected_hash:
             raise FormatError(f"its contents are not those that {FACTS} describes (SHA-256)")
     return input_file.read_parquet(file, sound=expected_hash is not None)

@@ -21,7 +21,7 @@ from forebay.control.frequency_response import Terms
 from forebay.control.loop import Loop
 
 if TYPE_CHECKING:
-    from forebay._native import FlowModel, LawModel, LinearModel, OperatingPoint
+    from forebay._native import LinearModel, OperatingPoint
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]

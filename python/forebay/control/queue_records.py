@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._base import input_file
-from forebay._base.input_file import PREFIX, FormatError, link_samples
+from forebay._base.errors import FormatError, plain
+from forebay._base.input_file import PREFIX, link_samples
 from forebay._native import ScenarioError
 
 Floats = NDArray[np.float64]
@@ -179,7 +180,7 @@ def _parquet(file: Path, name: str) -> list[QueueRecord]:
             if len(rows) >= 2
         ]
     except (FormatError, pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        reason = input_file.plain(str(error).strip().partition("\n")[0])
+        reason = plain(str(error).strip().partition("\n")[0])
         raise ScenarioError(f"{name}: has no samples of a queue: {reason}") from error
     if not records:
         raise ScenarioError(f"{name}: has no two samples of a queue")
@@ -216,7 +217,7 @@ def _record(name: str, rows: Any) -> QueueRecord:
         p = None if np.isnan(np.asarray(rows["p"].fill_null(0), float)).any() else column("p")
     none = np.zeros(len(rows))
     return QueueRecord(
-        input_file.plain(name),
+        plain(name),
         interval_s,
         column("queue_pkts"),
         column("arrivals"),
@@ -269,7 +270,7 @@ class Log:
         if interval_s is not None:
             self.skipped["times that are no numbers, for the interval that was given"] += 1
             return None
-        excerpt = input_file.plain(stamp)[:40]
+        excerpt = plain(stamp)[:40]
         reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""
         raise ScenarioError(
             f'{self.name}:{number}: the time "{excerpt}" before the sample is not a number of '
@@ -328,7 +329,7 @@ def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
                 continue
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             raise ScenarioError(
-                f"{log.name}:{number}: is no line of `tc -s -j qdisc`: {input_file.plain(reason)}"
+                f"{log.name}:{number}: is no line of `tc -s -j qdisc`: {plain(reason)}"
             ) from error
         sampled = True
         occurrences: Counter[str] = Counter()
@@ -354,12 +355,12 @@ def _moment(
             or not isinstance(count, int | float)
             or not (0 <= count < LARGEST)
         ):
-            excerpt = input_file.plain(str(count))[:40]
+            excerpt = plain(str(count))[:40]
             raise ScenarioError(f'{log.name}:{number}: {key} is "{excerpt}"; expected a count')
         return float(count)
 
     def word(key: str) -> str:
-        return input_file.plain(str(entry.get(key) or ""))[:100]
+        return plain(str(entry.get(key) or ""))[:100]
 
     device, kind, handle, parent = (word(key) for key in ("dev", "kind", "handle", "parent"))
     # A qdisc that is replaced gets another handle in the same place.
@@ -412,7 +413,7 @@ def _prometheus(log: Log, text: str, interval_s: float | None) -> Iterator[Momen
                 if name == "law_state" and math.isnan(value):
                     continue
                 raise ScenarioError(f"{log.name}:{number}: {name} is {value}; expected a count")
-            way = input_file.plain(labels.get("direction", "link"))
+            way = plain(labels.get("direction", "link"))
             direction = directions.setdefault(way, {})
             if name in direction and name != "drops_total":
                 yield from ended()

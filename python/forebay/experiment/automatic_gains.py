@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from forebay._base.publication import digest_of
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
@@ -76,10 +77,8 @@ def numbers(request: GainsRequest, kept: Designs | None) -> list[tuple[str, Para
 
 def _digest(request: GainsRequest) -> str:
     """Return the digest of what a design depends on, by which a store knows it."""
-    from forebay.experiment import store  # loads polars
-
     kind, place, given = of_request(request)
-    return store.design_digest({"kind": kind, "given": given, **place})
+    return digest_of({"kind": kind, "given": given, **place})
 
 
 def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[dict[str, Any]]:
@@ -112,13 +111,13 @@ def _answer(question: Question) -> dict[str, Any]:
 
 
 def designed(requests: Sequence[GainsRequest]) -> list[tuple[list[tuple[str, str]], str]]:
-    """Of each law that asks, its numbers and a line on them; `forebay._native.plan` calls it."""
+    """Return the numbers of each law that asks, and a line on them, for `forebay._native.plan`."""
     found = [fitted(of_request(request)) for request in requests]
     return [(list(one.params), one.line) for one in found]
 
 
 def lines(plan: Plan) -> list[str]:
-    """A line on each design; of a law that has many, one for each of some points."""
+    """Return a line on each design; for a law that has many, lines for its first points."""
     said = []
     for designs in _by_law(plan.designed).values():
         for design in designs[:MOST_LINES]:

@@ -40,7 +40,7 @@ def place(info: PointInfo, link: int) -> str:
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
-    """What a reader must know of the means: a sentence each, and a command that helps or ""."""
+    """Return warnings on the means: sentences, each with a command that helps or ""."""
     points = dict(result.points())
     return in_words(result.warnings, points, f"{len(points)} points")
 

@@ -87,8 +87,8 @@ def void(remarks: Iterable[Remark]) -> list[str]:
 
 
 class Planned(Protocol):
-    """What an engine is told: an experiment (`experiment.Experiment` beside this) that has been
-    read and checked."""
+    """The input of an engine: an experiment (`experiment.Experiment`) that has been read and
+    checked."""
 
     @property
     def plan(self) -> Plan:
@@ -96,11 +96,11 @@ class Planned(Protocol):
 
     @property
     def path(self) -> str:
-        """Of the file, for errors; what it names lies beside it."""
+        """The path of the scenario, for errors; files that it names are relative to its folder."""
 
     @property
     def text(self) -> str:
-        """The scenario as TOML, without what was set on top of it."""
+        """The scenario as TOML, without overrides."""
 
 
 class RunningBatch(Protocol):
@@ -108,27 +108,32 @@ class RunningBatch(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether every run has ended, or was cancelled and has left nothing."""
+        """True if every run has ended, or was cancelled and has left nothing."""
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[Remark]]:
-        """What a reader must know of a run before its numbers. Remarks are warnings of its result,
-        and a run with one is not stored."""
+        """Facts that a reader must know of a run before its numbers, by run.
+
+        Remarks become warnings of the result, and a run with a remark is not stored.
+        """
 
     @property
     def extras(self) -> Mapping[Key, Extras]:
-        """What runs leave for the result's folder, beside the trace; most leave nothing."""
+        """Files of runs for the result's folder, in addition to the trace; most have none."""
 
     @property
     def more(self) -> str:
-        """What a bar adds to the progress, such as ", 2 made again"; mostly empty."""
+        """A text to add to the progress bar, such as ", 2 made again"; mostly empty."""
 
     def progress(self) -> float:
         """Share of the work that is done: 0 to 1."""
 
     def take(self) -> tuple[list[Run], list[Fault]]:
-        """What ended since the last call: finished runs, failed runs. A run has every metric of
-        `forebay._base.metrics.METRICS`, NaN where the engine has none, and `user_cpu_s`."""
+        """Return the runs that finished and the runs that failed since the last call.
+
+        A run has every metric of `forebay._base.metrics.METRICS`, NaN where the engine has none,
+        and `user_cpu_s`.
+        """
 
     def fail_longer_than(self, most_s: float) -> None:
         """Fails each run that has been under way for longer; called now and then."""
@@ -260,7 +265,7 @@ class Keep:
 
 
 def runs_programs(plan: Plan) -> bool:
-    """Whether a traffic of a plan is a program."""
+    """Return True if a traffic of a plan is a program."""
     return any(traffic.kind == "program" for point in plan.points for traffic in point.traffic)
 
 
@@ -282,7 +287,7 @@ class Ended:
 
     @property
     def failed(self) -> str:
-        """In a line, how it failed, with its last words; empty where it did not."""
+        """A line on how the program failed, with its last words; empty if it did not fail."""
         if self.status in (0, None):
             return ""
         words = self.last.strip().splitlines()[-1:]
@@ -291,7 +296,7 @@ class Ended:
 
     @property
     def is_no_program(self) -> bool:
-        """Whether a client is not there: its run has made no traffic to speak of."""
+        """True if the program is a client that does not exist, so that its run has no traffic."""
         return self.end == "client" and self.status in NOT_THERE
 
 

@@ -261,8 +261,8 @@ def _keys(plan: Plan) -> Iterator[Key]:
 
 
 def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
-    """What a store keeps of each law at each point, by their numbers."""
-    from forebay.experiment import run_rows as rows  # loads polars, which --json does without
+    """Return the stored columns of each law at each point, by their numbers."""
+    from forebay.experiment import run_rows as rows  # loads polars
 
     plan, engine = experiment.plan, experiment.engine
     version = engine.version()
@@ -361,7 +361,7 @@ def check_memory(plan: Plan, threads: int, *, samples: bool) -> None:
 
 
 def _fewer(plan: Plan, of_all_points: float, under_way: float, free: float) -> str:
-    """How many seeds fit, if any do."""
+    """Return the number of seeds that fit, as a further proposal; empty if none do."""
     seeds = math.floor((free - under_way) / (of_all_points * len(plan.laws)))
     return f" or {seeds} seeds" if 1 <= seeds < len(plan.seeds) else ""
 

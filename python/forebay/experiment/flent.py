@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebay._base import input_file, quantities
+from forebay._base.errors import FormatError
 from forebay._base.input_file import (
-    FormatError,
     kind_of,
     number,
     optional_table,
@@ -145,13 +145,13 @@ def _about(result: Result, run: Run, name: str) -> dict[str, Any]:
 
 
 def _round_trip_s(result: Result, point: PointInfo) -> float:
-    """Without a queue: of the flows with the shortest one, or of both directions of a link."""
+    """Return the shortest round trip of the flows without a queue, or that of a link."""
     rtts_s = [rtt_s for traffic in point.traffic for rtt_s in traffic.rtts_s]
     return min(rtts_s) if rtts_s else sum(it.links[0].delay_s[0] for it in result.plan.points)
 
 
 def _queue_s(run: Observed, point: PointInfo) -> Floats:
-    """How long the link sends what is queued, at its rate of then."""
+    """Return the time that the link needs to send its queue, at the rate of each sample."""
     bits, capacity = 8.0 * run.samples["queue_bytes"], run.samples["capacity_bits"]
     rates_bps = np.where(capacity > 0, capacity / point.sample_s, point.links[0].rate_bps)
     return bits / rates_bps
@@ -166,7 +166,7 @@ def _flows_bps(run: Observed, count: int) -> list[Floats]:
 
 
 def _total_bps(run: Observed, point: PointInfo, ends_s: Floats) -> Floats:
-    """What left the link over time, of which goodput is the share that it is over the whole."""
+    """Return the goodput over time: departures, scaled by goodput over departures in the window."""
     times_s = run.samples["time_s"]
     departed = np.cumsum(run.samples["departed_bytes"] * 8.0)
     sent = np.interp(ends_s, times_s, departed)

@@ -176,8 +176,10 @@ class Result:
 
     @cached_property
     def warnings(self) -> list[tuple[Finding, int]]:
-        """What a reader must know of the means: what the engine remarked of runs, and what
-        `forebay.experiment.steady_state.warnings` finds."""
+        """Facts that a reader must know of the means, each with the number of points that have it.
+
+        They are the engine's remarks, and findings of `steady_state.warnings`.
+        """
         found = steady_state.warnings(
             (p, point, law, self.runs_of(p, i))
             for p, point in self.points()
@@ -551,8 +553,10 @@ def _settings_column(values: list[object]) -> pl.Series:
 
 
 def whole_result(read: Experiment, store: Store | None = None) -> Result:
-    """Of an experiment whose runs take no time worth a bar, or are in the store. Raises as
-    `execution.check_whole`."""
+    """Return the result of an experiment whose runs take a moment or are in the store.
+
+    Raises like `execution.check_whole`.
+    """
     executed = execution.execute(read, store=store)
     execution.check_whole(read, executed)
     return Result(read, executed)

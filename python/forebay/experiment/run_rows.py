@@ -23,7 +23,7 @@ from forebay._native import RESULTS_VERSION, ClassObserved, GoodputSeries, Obser
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from forebay._native import LawInfo, Observed, Plan, Run, TrafficObserved
+    from forebay._native import LawInfo, Plan, Run, TrafficObserved
 
 #: What the run was, in words and numbers; `config` and `seed` are what finds it.
 FACTS: dict[str, Any] = {
@@ -227,7 +227,7 @@ def observed(
     traffic: list[TrafficObserved],
     arrays: dict[str, pl.Series | None],
 ) -> Observed:
-    """What was observed at a link, from a store.
+    """Return the observations at a link, from a store.
 
     classes: name and metrics of each. arrays: the row of `packed` by its columns; empty for a run
     of which only metrics are kept.

@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 import forebay._native as _native
-from forebay._base.errors import ParameterError, StoreError
+from forebay._base.errors import ParameterError, StoreError, reason_of
 from forebay._base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
-from forebay._base.publication import reason_of
 from forebay._native import Run, TrafficObserved
 from forebay.experiment import run_rows as rows
 from forebay.experiment.store_files import (
@@ -245,7 +244,7 @@ class Writer(Pending):
 
 @dataclass(frozen=True)
 class VersionContents:
-    """What a store has of one version."""
+    """The contents of a store of one version, in counts and bytes."""
 
     version: str
     runs: int
@@ -277,7 +276,7 @@ def contents(store: Store) -> list[VersionContents]:
 
 
 def _count_runs(store: Store, version: str) -> int:
-    """How many runs of a version there are."""
+    """Return the number of runs of a version."""
     table = Segments(store.place, RUNS, version, rows.KEY, rows.SCHEMA)
     keys = table.read(lambda: table.scan().select(rows.KEY).unique().collect())
     return int((keys["link"] == 0).sum())
@@ -321,7 +320,7 @@ DESIGNING = ("_base", "scenario", "control", "tuning")
 
 
 def design_sources() -> list[Path]:
-    """The code that designs."""
+    """Return the files of the code that designs."""
     package = Path(__file__).parents[1]
     files = sorted(file for room in DESIGNING for file in (package / room).rglob("*.py"))
     return [*files, package / "experiment" / "automatic_gains.py", Path(_native.__file__)]
@@ -329,17 +328,11 @@ def design_sources() -> list[Path]:
 
 @cache
 def designs_version() -> str:
-    """Of the code that designs: of another one, nothing is found."""
+    """Return the version of the code that designs; designs of another version are not reused."""
     hash_ = hashlib.blake2b(digest_size=6)
     for file in design_sources():
         hash_.update(hashlib.blake2b(file.read_bytes()).digest())
     return hash_.hexdigest()
-
-
-def design_digest(inputs: Mapping[str, object]) -> str:
-    """Of what a design depends on."""
-    text = json.dumps(dict(inputs), sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=rows.DIGEST_BYTES).hexdigest()
 
 
 class Designs(Pending):

@@ -386,9 +386,9 @@ class Segments:
         return pl.LazyFrame(schema=self.schema)
 
     def read(self, scan: Callable[[], T]) -> T:
-        """What `scan` makes of files that it lists: none of them goes meanwhile.
+        """Return the result of `scan`, which lists and reads files, while none of them is removed.
 
-        Where a place has no locks, it is done once more when one has gone.
+        In a place without locks, `scan` is called again if a file has gone meanwhile.
         """
         end_s = time.monotonic() + AGAIN_S
         while True:

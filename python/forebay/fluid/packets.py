@@ -117,7 +117,7 @@ def compare(
 def experiments(
     path: Source, laws: Sequence[str | Prototype], overrides: Overrides, seeds: int | None
 ) -> list[Experiment]:
-    """What `compare` runs: the scenario on the engines that `NAMES` has, in their order."""
+    """Return the experiments of `compare`: the scenario on the engines of `NAMES`, in order."""
     engines: list[tuple[Engine, int | None]] = [
         (PACKETS, seeds),
         (Fluid(), 1),

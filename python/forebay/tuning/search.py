@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from forebay._base import quantities, signals
+from forebay._base.publication import digest_of
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
@@ -35,7 +36,6 @@ from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.control.plants import plant_on
 from forebay.experiment import execution
-from forebay.experiment import store as designs
 from forebay.experiment.store import Designs
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
@@ -512,10 +512,7 @@ def search_all(
         yield from _search(dict(enumerate(tasks)), ranges, seed, processes)
         return
     kept = Designs(store)
-    digests = [
-        designs.design_digest({"task": task, "ranges": repr(ranges), "seed": seed})
-        for task in tasks
-    ]
+    digests = [digest_of({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks]
     missing = {}
     try:
         for number, digest in enumerate(digests):
