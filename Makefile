@@ -40,21 +40,21 @@ help:
 	@echo "make lint      formatters, linters, type checks, and the order of source and documents"
 	@echo "make check     public names of the crates, the site, the wheel"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
-	@echo "make fidelity-guest  docs/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
+	@echo "make fidelity-guest  docs/evidence/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
 	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
 	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
-	@echo "make papers    every experiment of the papers, and docs/papers.md"
-	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
-	@echo "make reality   docs/reality.md: every law simulated and on real Linux (an hour or two)"
+	@echo "make papers    every experiment of the papers, and docs/evidence/papers.md"
+	@echo "make suite     docs/evidence/rfc7928.md: every law in the scenarios of RFC 7928"
+	@echo "make reality   docs/evidence/reality.md: every law simulated and on real Linux (an hour or two)"
 	@echo "make reality-page  the same page from what Linux did when it was last measured (3 min)"
-	@echo "make reality-drawn  docs/reality-drawn.md: a hundred drawn cases of Linux's queues, simulated and on real Linux"
-	@echo "make reality-attached  docs/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
-	@echo "make reality-realtime  docs/reality-*.md: the simulator beside real flows, in real time (65 min)"
-	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
-	@echo "make api       docs/api/: the public names of Python and of each crate"
+	@echo "make reality-drawn  docs/evidence/reality-drawn.md: a hundred drawn cases of Linux's queues, simulated and on real Linux"
+	@echo "make reality-attached  docs/evidence/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
+	@echo "make reality-realtime  docs/evidence/reality-realtime.md: the simulator beside real flows, in real time (65 min)"
+	@echo "make atlas     docs/evidence/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
+	@echo "make api       docs/reference/api/: the public names of Python and of each crate"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
-	@echo "make gallery   the pictures of docs/gallery.md, from its commands"
+	@echo "make gallery   the pictures of docs/evidence/gallery.md, from its commands"
 	@echo "make site      site/: the documentation as pages with search"
 	@echo "make release-notes VERSION=0.2.0  its section of the changelog"
 	@echo "make wheel     dist/: the wheel, and the source distribution"
@@ -191,21 +191,21 @@ REFERENCE ?= ../shared/reference
 
 fidelity: $(STAMPS)/native
 	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json bench/ns2.json \
-		--out docs/fidelity.md
+		--out docs/evidence/fidelity.md
 	# A figure outside is known, and bold in the page.
 	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json bench/linux.json \
-		--out docs/fidelity-linux.md
+		--out docs/evidence/fidelity-linux.md
 
 # Goes on where it was stopped; what has been run is kept.
 fidelity-guest: guests
 	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/fidelity_guest.py \
 		--reference $(REFERENCE)/linux.json bench/linux.json \
-		--runs bench/fidelity_guest.csv --out docs/fidelity-guest.md
+		--runs bench/fidelity_guest.csv --out docs/evidence/fidelity-guest.md
 
 # Drawn cases: guests run what is not kept, and the page is of all.
 reality-drawn: guests
 	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/drawn.py run experiments/reality/drawn.json \
-		--runs experiments/reality/drawn.csv --out docs/reality-drawn.md
+		--runs experiments/reality/drawn.csv --out docs/evidence/reality-drawn.md
 
 TRACES ?= ../shared/traces
 
@@ -220,10 +220,10 @@ costs: $(STAMPS)/venv $(STAMPS)/rust
 	$(BIN)/python bench/costs.py
 
 papers: $(STAMPS)/native
-	$(BIN)/forebay replay all --page docs/papers.md
+	$(BIN)/forebay replay all --page docs/evidence/papers.md
 
 suite: $(STAMPS)/native
-	$(BIN)/forebay suite rfc7928 --law all --page docs/rfc7928.md
+	$(BIN)/forebay suite rfc7928 --law all --page docs/evidence/rfc7928.md
 
 # Goes on where it was stopped: the runs are in results/.store.
 reality: reality-kernel
@@ -242,28 +242,28 @@ reality-page: $(STAMPS)/native
 	  --set traffic.0.access=1Tbit/s --set bottleneck.rate_back=1Tbit/s \
 	  --out results/reality-packets
 	$(BIN)/python -m tools.reality page results/reality-packets/frame.parquet \
-	  experiments/reality/kernel.csv --out docs/reality.md
+	  experiments/reality/kernel.csv --out docs/evidence/reality.md
 
 # Goes on where it was stopped; about a minute and a half of a core for each cell.
 reality-attached: guests machine
 	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m bench.attach_table \
-	  experiments/reality/attached.toml --runs experiments/reality/attached.csv --page docs/reality-attached.md
+	  experiments/reality/attached.toml --runs experiments/reality/attached.csv --page docs/evidence/reality-attached.md
 
 reality-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
-	  --repeats 5 --links 2 --page docs/reality-realtime.md --out results/reality
+	  --repeats 5 --links 2 --page docs/evidence/reality-realtime.md --out results/reality
 	$(BIN)/forebay validate experiments/reality/modern.toml \
-	  --repeats 3 --links 2 --page docs/reality-modern.md --out results/reality-modern
+	  --repeats 3 --links 2 --page docs/evidence/reality-modern.md --out results/reality-modern
 
 # Goes on where it was stopped: the runs are in results/.store.
 atlas: $(STAMPS)/native
 	$(BIN)/forebay study studies/atlas --no-report
-	$(BIN)/python -m tools.atlas docs
+	$(BIN)/python -m tools.atlas docs/evidence
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m tools.docs docs
 
-# The library for programs in C: docs/capi.md.
+# The library for programs in C: docs/reference/capi.md.
 PREFIX       ?= /usr/local
 CAPI         := crates/forebay-capi
 CAPI_PROFILE ?= release

@@ -1,4 +1,4 @@
-"""Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/kernel.md.
+"""Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/howto/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
     sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time
@@ -203,7 +203,7 @@ def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> li
 
 
 def stepped(one: Measured, looks: Sequence[float]) -> Measured:
-    """With `settling_s` of docs/metrics.md; looks: the queue's means in packets over `LOOK_S`."""
+    """With `settling_s` of docs/reference/metrics.md; looks: the queue's means in packets over `LOOK_S`."""
     seconds = [statistics.mean(pair) for pair in pairwise(looks)]
     rest = statistics.mean(seconds[len(seconds) // 2 :])
     near = max(rest / 4, 5.0)

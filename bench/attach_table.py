@@ -1,8 +1,8 @@
 """Laws at the points of a study: simulated, in user space, and in a kernel. `make reality-attached`
-makes docs/reality-attached.md of it.
+makes docs/evidence/reality-attached.md of it.
 
     python -m bench.attach_table experiments/reality/attached.toml \\
-        --runs experiments/reality/attached.csv --page docs/reality-attached.md
+        --runs experiments/reality/attached.csv --page docs/evidence/reality-attached.md
 
 Each law at each point runs on `--engine kernel`, where Linux's TCP meets the law in user space, and
 attached to a device of a virtual machine, as `bench.attach` has it: both in virtual time, so that a
@@ -255,16 +255,16 @@ make reality-attached
 
 writes this page. A law on a link is run three times. *Simulated*: `--engine packets`, the mean of
 {SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
-packets the same law in Rust judges ([real-kernel.md](real-kernel.md)); of RED and adaptive RED it
+packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)); of RED and adaptive RED it
 is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
-in qemu, the law in fixed point before tbf ([kernel.md](kernel.md)), whose tokens the simulated link
+in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)), whose tokens the simulated link
 has, too (`burst`), and that in user space has not. Flows start when the scenario says in all three
 (`bench/long_flows.c`). The last two are one run each, in virtual time, so that a busy host makes
-none void, and are kept in [attached.csv](../experiments/reality/attached.csv). One guest cannot
+none void, and are kept in [attached.csv](../../experiments/reality/attached.csv). One guest cannot
 serve both: User-mode Linux has neither the types (BTF) nor the compiler of BPF that a law of
 `attach` needs.
 
-[attached.toml](../experiments/reality/attached.toml) has {len(found)} links with their loads, and
+[attached.toml](../../experiments/reality/attached.toml) has {len(found)} links with their loads, and
 {cells} cells with a law each, of which {len(attached)} have been attached so far. Any two values of
 law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
 is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.

@@ -2,7 +2,7 @@
 
     python bench/drawn.py draw --out experiments/reality/drawn.json
     python bench/drawn.py run experiments/reality/drawn.json \\
-        --runs experiments/reality/drawn.csv --out docs/reality-drawn.md
+        --runs experiments/reality/drawn.csv --out docs/evidence/reality-drawn.md
 
 Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness
 can run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was

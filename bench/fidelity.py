@@ -1,7 +1,7 @@
 """Forebay beside real ns-2: every reference case, run here, in one table.
 
     python bench/fidelity.py --reference ../shared/reference/ns2.json bench/ns2.json \\
-        --out docs/fidelity.md
+        --out docs/evidence/fidelity.md
 
 The tolerance of each figure is the wider of a stated share and three times the spread of the
 seeds. Exit status 1 if a case is outside.
@@ -73,7 +73,7 @@ three times the spread over seeds, of ns-2's or ours, whichever is larger.
   the bursts: for `B.mixed.n7.RED.g1` the utilisation is 94.9 % instead of 94.1 %, for
   `B.mixed.n7.RED.g0` the mean queue is 141 packets instead of 130. ns-2's SACK mice also keep
   their recovery and fall silent for good; `ns2_reset` does that too.
-  [differences.md](differences.md) has the measurements.
+  [differences.md](../explanation/differences.md) has the measurements.
 - **Ties.** In case D every link has the bottleneck's rate, so packets of two flows often arrive at
   the very same time. Which goes first decides who is marked, and AVQ's mean queue moves from 4.9 to
   22 packets with it. As in ns-2, a packet that waited for its access link comes after one that did

@@ -1,7 +1,7 @@
 """`--engine kernel` beside the reference runs of real Linux: every case, from a scenario alone.
 
     python bench/fidelity_guest.py --reference ../shared/reference/linux.json bench/linux.json \\
-        --runs bench/fidelity_guest.csv --out docs/fidelity-guest.md
+        --runs bench/fidelity_guest.csv --out docs/evidence/fidelity-guest.md
 
 Both are Linux in virtual time: a harness of its own there, our guest here. A case that has been
 run is kept in `--runs`, with its scenario's hash, and is not run again; a call that was stopped

@@ -1,7 +1,7 @@
 """Forebay beside the real Linux kernel: every reference case that has what it needs, in one table.
 
     python bench/fidelity_linux.py --reference ../shared/reference/linux.json bench/linux.json \\
-        --out docs/fidelity-linux.md
+        --out docs/evidence/fidelity-linux.md
 
 `linux.json` beside this file has cases that the reference does not have, made with its harness:
 `linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is
@@ -135,7 +135,7 @@ the tolerance: {LIMITS}.
   `tc` works out from `burst`.
 - `rtt20-200.cubic.pfifo`: packets come to a full FIFO at the very time at which one leaves. With
   round trips off that grid the kernel and ours agree to 0.015 of Jain's index:
-  [differences.md](differences.md#shares-of-a-full-fifo) has the measurement.
+  [differences.md](../explanation/differences.md#shares-of-a-full-fifo) has the measurement.
 - `n100.100M.20ms.fq_codel`: flows that share a queue here do so for the whole run. The kernel
   draws a flow's hash anew after a timeout (`sk_rethink_txhash`). With 65536 queues ours have a
   Jain index of 1.000, 16.25 ms and 4.08 % of drops, as the kernel has.
@@ -160,7 +160,7 @@ the tolerance: {LIMITS}.
   22 ms.
 - BBR under `cake`: four flows over 30 Mbit/s and 40 ms have 3.4 % of drops in the kernel and 2.9
   here; that is open. In `base.bbr.cake` hosts made the difference, which join ACKs behind a gap
-  and time copies by stamps ([decision 113](decisions/113-what-a-receiver-of-linux-joins.md)).
+  and time copies by stamps ([decision 113](../contribute/decisions/113-what-a-receiver-of-linux-joins.md)).
 - Under `cake` the kernel's buffer is 4 MB of memory; a full packet is taken to need 2304 bytes.
 
 ## Not run

@@ -1,4 +1,4 @@
-"""The numbers of docs/gains.md: every law with a design rule on unlike links, fitted, in packets.
+"""The numbers of docs/howto/gains.md: every law with a design rule on unlike links, fitted, in packets.
 
 .venv/bin/python bench/fitted.py [LAW…]
 """

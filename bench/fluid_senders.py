@@ -1,4 +1,4 @@
-"""The fluid's senders beside packets: the tables of docs/fluid.md for CUBIC, DCTCP and Prague.
+"""The fluid's senders beside packets: the tables of docs/explanation/fluid.md for CUBIC, DCTCP and Prague.
 
     python bench/fluid_senders.py [--sender linux-cubic] [--link NAME …] [--seeds N] [--json FILE]
     python bench/fluid_senders.py --drawn 12 --draw 1      # links at random
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="as many times the flows and the rate")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--again", type=Path, metavar="FILE", help="take the packets from it")
-    parser.add_argument("--table", action="store_true", help="print the rows of docs/fluid.md, too")
+    parser.add_argument("--table", action="store_true", help="print the rows of docs/explanation/fluid.md, too")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.drawn:

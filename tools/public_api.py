@@ -1,4 +1,4 @@
-"""Writes `docs/api/`: the public names of the Python package and of each crate, with signatures.
+"""Writes `docs/reference/api/`: the public names of the Python package and of each crate, with signatures.
 
     python -m tools.public_api            # all of it, after a change that is meant
     python -m tools.public_api python     # or what is named: python, forebay-aqm, …
@@ -25,7 +25,7 @@ from typing import Any
 from tools.docs.python import signature_text
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs" / "api"
+FOLDER = ROOT / "docs" / "reference" / "api"
 #: Those that users import; of each what `__all__` names.
 MODULES = ("forebay", "forebay.fluid", "forebay.env.gym", "forebay.linux")
 #: Not a library for Rust: Python's module, and C's, whose header is the interface.

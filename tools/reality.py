@@ -1,7 +1,7 @@
-"""docs/reality.md: every law simulated, and on the real Linux kernel, from two studies' frames.
+"""docs/evidence/reality.md: every law simulated, and on the real Linux kernel, from two studies' frames.
 
     python -m tools.reality keep KERNEL.parquet --out experiments/reality/kernel.csv
-    python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/reality.md
+    python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/evidence/reality.md
 
 What Linux did is kept: a new version of ours is laid beside it in minutes, without a guest.
 `make reality` makes both studies first, `make reality-page` only the simulated one.
@@ -117,10 +117,10 @@ make reality
 
 writes this page. Each of {cells} cells is a law on a link, and is run twice: simulated
 (`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time
-(`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](real-kernel.md)). There the senders and
+(`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)). There the senders and
 receivers are Linux's, and so is the queue where Linux has the law with these parameters; every
 other law judges packets of the kernel's TCP in a queue of ours.
-[cells.toml](../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
+[cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
 DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
 and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 

@@ -1,4 +1,4 @@
-"""Builds and tests a copy of templates/rust as docs/your-stack.md has it.
+"""Builds and tests a copy of templates/rust as docs/howto/your-stack.md has it.
 
     python tools/template_copy.py --no-run        # builds it
     python tools/template_copy.py fq_codel        # runs the tests of that name
@@ -22,7 +22,7 @@ FOLDER = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "
 
 def main(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the lines of the page in a clone, with `words` after `cargo test`."""
-    page = (ROOT / "docs" / "your-stack.md").read_text()
+    page = (ROOT / "docs" / "howto" / "your-stack.md").read_text()
     [block] = re.findall(r"^```sh\n(cp .*?)^```", page, re.MULTILINE | re.DOTALL)
     copy, add, test = block.strip().splitlines()
     clone = FOLDER / "forebay"

@@ -1,5 +1,5 @@
 //! Copies the experiments to where maturin takes them for the wheel from: it includes files of the
-//! checkout only under their own paths (`docs/decisions/017`).
+//! checkout only under their own paths (`docs/contribute/decisions/017`).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

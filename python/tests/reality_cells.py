@@ -1,4 +1,4 @@
-"""The cells of docs/reality.md, as their study has them."""
+"""The cells of docs/evidence/reality.md, as their study has them."""
 
 from __future__ import annotations
 

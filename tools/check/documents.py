@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools import docs, lock
-from tools.docs import gallery, site
+from tools.docs import gallery
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -31,13 +31,10 @@ def check() -> Iterator[str]:
 
 
 def generated_pages() -> Iterator[str]:
-    """Yield each page of `tools.docs` that is not as its declarations have it, or in no section."""
-    sections = {Path(name).name for names in site.SECTIONS.values() for name in names}
+    """Yield each page of `tools.docs` that differs from what its declarations make."""
     for name, text in docs.pages().items():
         if (ROOT / "docs" / name).read_text() != text:
             yield f"docs/{name}: is not up to date; run `make docs`"
-        if name not in sections:
-            yield f"tools/docs/site.py: no section has docs/{name}"
 
 
 def links() -> Iterator[str]:
@@ -52,14 +49,14 @@ def rust_version() -> Iterator[str]:
     """Yield each page that asks for another Rust than Cargo.toml."""
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
     required = f"Rust {workspace['package']['rust-version']} or newer"
-    for name in ("README.md", "docs/install.md"):
+    for name in ("README.md", "docs/howto/install.md"):
         if required not in (ROOT / name).read_text():
             yield f"{name}: does not say {required!r}"
 
 
 def installation() -> Iterator[str]:
     """Yield each text that installs Forebay from an index, where it is not published."""
-    files = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/*.ipynb"), ROOT / "README.md"]
+    files = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb"), ROOT / "README.md"]
     files += [*ROOT.glob("python/forebay/**/*.py"), *ROOT.glob("python/forebay/**/*.j2")]
     for file in files:
         if re.search(r"pip install (forebay|['\"]forebay\[)", file.read_text("utf-8")):
@@ -67,14 +64,14 @@ def installation() -> Iterator[str]:
 
 
 def c_functions() -> Iterator[str]:
-    """Yield each function of the C header that docs/capi.md does not list, and the reverse."""
+    """Yield each function of the C header that docs/reference/capi.md does not list, and the reverse."""
     header = (ROOT / "crates" / "forebay-capi" / "include" / "forebay.h").read_text()
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     declared = set(re.findall(r"\b(forebay_\w+)\(", code))
-    page = (ROOT / "docs" / "capi.md").read_text()
+    page = (ROOT / "docs" / "reference" / "capi.md").read_text()
     listed = set(re.findall(r"^\| `(forebay_\w+)", page, re.MULTILINE))
     for name in sorted(declared ^ listed):
-        yield f"docs/capi.md: {name} is {'not listed' if name in declared else 'not declared'}"
+        yield f"docs/reference/capi.md: {name} is {'not listed' if name in declared else 'not declared'}"
 
 
 def gallery_pictures() -> Iterator[str]:
@@ -85,9 +82,9 @@ def gallery_pictures() -> Iterator[str]:
         shown.add(ROOT / "docs" / picture)
         drawn = gallery.COMMAND.findall(section) or "From the same command" in section
         if not drawn or not source.startswith("results/"):
-            yield f"docs/gallery.md: no command draws {picture}"
+            yield f"docs/evidence/gallery.md: no command draws {picture}"
     for file in sorted(shown ^ set((ROOT / "docs" / "images" / "gallery").glob("*.png"))):
-        yield f"docs/gallery.md: {file.name} is {'missing' if file in shown else 'not shown'}"
+        yield f"docs/evidence/gallery.md: {file.name} is {'missing' if file in shown else 'not shown'}"
 
 
 def unpinned() -> Iterator[str]:

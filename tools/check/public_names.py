@@ -1,4 +1,4 @@
-"""Public names of the Python package and of each crate, against the lists in `docs/api/`.
+"""Public names of the Python package and of each crate, against the lists in `docs/reference/api/`.
 
 A change that is meant renews the lists with `make api`.
 """
@@ -15,7 +15,7 @@ def check_python() -> Iterator[str]:
     """Yield each difference of the package from its list, and each list that has no package."""
     lists = {file.stem for file in public_api.FOLDER.glob("*.txt")}
     for name in sorted(lists ^ {"python", *public_api.crates()}):
-        yield f"docs/api/{name}.txt: {'no package has this name' if name in lists else 'missing'}"
+        yield f"docs/reference/api/{name}.txt: {'no package has this name' if name in lists else 'missing'}"
     yield from differences("python", public_api.python_api())
 
 
@@ -35,4 +35,4 @@ def differences(name: str, current: str) -> Iterator[str]:
     diff = unified_diff(listed, current.splitlines(), file.name, "the code", lineterm="", n=0)
     for line in diff:
         if line[0] in "+-" and line[:3] not in ("+++", "---"):
-            yield f"docs/api/{name}.txt: {line}"
+            yield f"docs/reference/api/{name}.txt: {line}"

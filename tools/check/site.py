@@ -60,7 +60,7 @@ def missing_pages(built: Path, pages: dict[Path, Page]) -> Iterator[str]:
     """Yield each page of the repository that is not in the site."""
     sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     names = [source.relative_to(ROOT).with_suffix(".html") for source in sources]
-    names += [Path("docs/cli.html"), Path("docs/python.html")]
+    names += [Path("docs/reference/cli.html"), Path("docs/reference/python.html")]
     for name in names:
         file = built / (name.with_name("index.html") if name.stem == "README" else name)
         if file not in pages:
@@ -89,7 +89,7 @@ def search_index(built: Path) -> Iterator[str]:
     text = (built / "search" / "search_index.js").read_text(encoding="utf-8")
     entries = json.loads(text.partition("=")[2].strip().rstrip(";"))["docs"]
     indexed = {entry["location"].partition("#")[0] for entry in entries}
-    for name in ("index.html", "docs/laws.html", "docs/cli.html"):
+    for name in ("index.html", "docs/reference/laws.html", "docs/reference/cli.html"):
         if name not in indexed:
             yield f"{name}: is not in the search index"
 

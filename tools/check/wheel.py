@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MATURIN = Path(sys.executable).parent / "maturin"
 PROFILE = os.environ.get("PROFILE", "release")
-#: Limit of the wheel's size; docs/install.md says 4 MB.
+#: Limit of the wheel's size; docs/howto/install.md says 4 MB.
 WHEEL_BYTES = 6e6
 #: Targets without Linux, and crates that none of them may link.
 OTHER_TARGETS = ("x86_64-pc-windows-gnu", "aarch64-apple-darwin")

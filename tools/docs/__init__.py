@@ -14,9 +14,9 @@ from tools.docs.scenarios import scenario
 def pages() -> dict[str, str]:
     """File name and text of every generated page."""
     return {
-        "laws.md": laws(),
-        "metrics.md": metrics(),
-        "queues.md": queues(),
-        "references.md": references(),
-        "scenario.md": scenario(),
+        "reference/laws.md": laws(),
+        "reference/metrics.md": metrics(),
+        "reference/queues.md": queues(),
+        "reference/references.md": references(),
+        "reference/scenario.md": scenario(),
     }

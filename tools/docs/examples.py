@@ -117,7 +117,7 @@ destination = "192.168.1.0/24"
 start       = "1s"
 ```
 
-[arrivals.md](arrivals.md) has the formats and an example that runs.
+[arrivals.md](../howto/arrivals.md) has the formats and an example that runs.
 """,
     "program": """\
 ```toml
@@ -133,7 +133,7 @@ start  = "1s"
 ```
 
 It runs with `--engine kernel`, and in real time with `--engine link`:
-[real-kernel.md](real-kernel.md#any-program). Other engines refuse it.
+[real-kernel.md](../howto/real-kernel.md#any-program). Other engines refuse it.
 """,
     "external": """\
 ```toml
@@ -144,7 +144,7 @@ rtt   = "40ms"
 loss  = "0.5%"             # at random, behind the queue
 ```
 
-A program sends these packets, in Rust, C or Python: [your-stack.md](your-stack.md). Without one,
+A program sends these packets, in Rust, C or Python: [your-stack.md](../howto/your-stack.md). Without one,
 such as in `forebay run`, a scenario with external traffic is refused.
 """,
 }
@@ -157,7 +157,7 @@ offloads = true
 sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
-`--engine kernel` follows it: [real-kernel.md](real-kernel.md); `--engine link` follows `pcap`.
+`--engine kernel` follows it: [real-kernel.md](../howto/real-kernel.md); `--engine link` follows `pcap`.
 What else an engine passes over is a line, so that one scenario runs on all of them.
 """
 

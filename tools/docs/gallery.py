@@ -1,4 +1,4 @@
-"""The pictures of `docs/gallery.md`: runs the commands of the page and takes what they drew.
+"""The pictures of `docs/evidence/gallery.md`: runs the commands of the page and takes what they drew.
 
 python -m tools.docs.gallery
 """
@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "gallery.md"
+PAGE = ROOT / "docs" / "evidence" / "gallery.md"
 SECTION = re.compile(r"^## ", re.MULTILINE)
-PICTURE = re.compile(r"!\[[^]]+\]\((images/gallery/[\w-]+\.png)\)")
+PICTURE = re.compile(r"!\[[^]]+\]\((?:\.\./)?(images/gallery/[\w-]+\.png)\)")
 FILE = re.compile(r"^```toml\n(# ([\w-]+\.toml)\n.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^```(?:sh|console)\n(?:\$ )?(forebay .+?)\n```", re.MULTILINE | re.DOTALL)
 SOURCE = re.compile(r"`(results/[\w/.-]+\.png)`")
@@ -36,7 +36,7 @@ def draw(folder: Path) -> None:
             words = [sys.executable, "-m", "forebay.cli", *command.split()[1:]]
             subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (picture,), (source,) = PICTURE.findall(section), SOURCE.findall(section)
-        to = PAGE.parent / picture
+        to = PAGE.parents[1] / picture
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / source, to)
 

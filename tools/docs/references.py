@@ -9,7 +9,7 @@ PAGE = """\
 # References, and how to cite
 
 Written by `make docs` from the entries of `forebay cite`. Short names in the left column are those
-of `forebay replay`, of [experiments/](../experiments) and of comments in the code.
+of `forebay replay`, of [experiments/](../../experiments) and of comments in the code.
 
 ## The five papers
 
@@ -30,7 +30,7 @@ $ forebay cite pi-pd red > references.bib
 ```
 
 Name your runs: `forebay --version`, the scenario file with `--set` and `--seeds` if any, and for a
-published number the verdict of [papers.md](papers.md). A report has all of that: the command that
+published number the verdict of [papers.md](../evidence/papers.md). A report has all of that: the command that
 repeats it is at its top, the scenario at its end. The same scenario, seed and version give the same
 bits, so readers can check.
 

@@ -131,7 +131,7 @@ points            = "sobol 256 seed 1"      # or "latin 100"
 That is 256 points: a scrambled Sobol sequence, whose number is a power of 2, or a Latin hypercube
 (`scipy.stats.qmc`). Lists in the same sweep are crossed with the sample, which varies fastest; what
 is drawn twice is one point. `--set sweep.points="sobol 8"` draws another number, and a key that
-`--set` fixes is drawn no more. Of sweeps with more points than 10,000 [`forebay study`](studies.md)
+`--set` fixes is drawn no more. Of sweeps with more points than 10,000 [`forebay study`](../howto/studies.md)
 makes the runs.
 """
 
@@ -141,10 +141,10 @@ SENDERS = """
 Values of `tcp`:
 
 {table}
-The first three follow ns-2.35, clock ticks included; [fidelity.md](fidelity.md) compares them with
+The first three follow ns-2.35, clock ticks included; [fidelity.md](../evidence/fidelity.md) compares them with
 its runs.
 
-The senders of Linux follow `net/ipv4` of the kernel; [reality.md](reality.md) compares them with
+The senders of Linux follow `net/ipv4` of the kernel; [reality.md](../evidence/reality.md) compares them with
 real flows:
 
 - **Losses**: RACK and tail loss probes (RFC 8985) find them, also losses of retransmissions.
@@ -200,7 +200,7 @@ With `pacing = true` a sender spreads its segments: after the first ten packets 
 the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
 `net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. BBR and Prague always pace, at rates of
 their own. Linux's senders send at least two packets at a time unless `gso = false`, ns-2's one.
-[new-sender.md](new-sender.md) tells how to add a sender.
+[new-sender.md](../contribute/new-sender.md) tells how to add a sender.
 """
 
 

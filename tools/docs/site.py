@@ -2,7 +2,7 @@
 
 The pages are those of the repository, where they stand, so that their links serve on a forge as
 well. They are copied beside each other, with the pages that are written from declarations; MkDocs
-with the theme Material makes the site of them (docs/decisions/010). What a page links to, such as a
+with the theme Material makes the site of them (docs/contribute/decisions/010). What a page links to, such as a
 source file, is copied as text.
 
     python -m tools.docs.site [--out DIR]
@@ -24,43 +24,24 @@ from tools.docs import commands, python
 
 ROOT = Path(__file__).parents[2]
 #: Of the pages that only the site has, each from the declarations.
-GENERATED = {"docs/cli.md": commands.page, "docs/python.md": python.page}
+GENERATED = {"docs/reference/cli.md": commands.page, "docs/reference/python.md": python.page}
 #: Pages outside docs/.
 HOME = "README.md"
 OUTSIDE = [HOME, "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"]
 
-#: Sections of the site and what is in them, in order: a page, or all of a folder. A page that is
-#: not there is left out, and one that is in no section comes last.
+#: Sections of the site and their pages in order: a page, or the remaining pages of a folder. Pages
+#: that no section names come last.
 SECTIONS: dict[str, list[str]] = {
-    "Start": ["docs/install.md", "docs/tutorials/"],
-    "How to": [
-        *("docs/howto/", "docs/studio.md", "docs/notebook.md", "docs/studies.md", "docs/link.md"),
-        *("docs/real-kernel.md", "docs/kernel.md"),
-        *("docs/tune.md", "docs/arrivals.md", "docs/prototypes.md", "docs/new-law.md"),
-        *("docs/new-queue.md", "docs/new-sender.md", "docs/new-measure.md", "docs/gym.md"),
-        *("docs/your-stack.md", "docs/capi.md"),
-    ],
-    "Gallery": ["docs/gallery.md"],
+    "Start": ["docs/howto/install.md", "docs/tutorials/"],
+    "How to": ["docs/howto/"],
     "Reference": [
-        *("docs/cli.md", "docs/scenario.md", "docs/laws.md", "docs/queues.md", "docs/metrics.md"),
-        *("docs/python.md", "docs/exit-status.md", "docs/theory.md", "docs/fluid.md"),
-        "docs/engines.md",
-        *("docs/glossary.md", "docs/references.md"),
+        *("docs/reference/cli.md", "docs/reference/scenario.md", "docs/reference/laws.md"),
+        *("docs/reference/queues.md", "docs/reference/metrics.md", "docs/reference/python.md"),
+        "docs/reference/",
     ],
-    "Evidence": [
-        *("docs/atlas.md", "docs/papers.md", "docs/replay.md", "docs/rfc7928.md"),
-        *("docs/fidelity.md", "docs/fidelity-linux.md", "docs/fidelity-guest.md"),
-        *("docs/differences.md", "docs/reality.md"),
-        *(
-            "docs/reality-realtime.md",
-            "docs/reality-drawn.md",
-            "docs/reality-attached.md",
-            "docs/reality-modern.md",
-            "docs/evidence/",
-            "experiments/",
-        ),
-    ],
-    "Inside": ["ARCHITECTURE.md", "SECURITY.md", "docs/decisions/", "CHANGELOG.md"],
+    "Explanation": ["docs/explanation/"],
+    "Evidence": ["docs/evidence/", "experiments/"],
+    "Contribute": ["docs/contribute/", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"],
 }
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")
@@ -78,7 +59,7 @@ def stage(folder: Path) -> list[str]:
     """Copies every page and what they link to into `folder`; the names of the pages."""
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _sources()}
     texts |= {name: page() for name, page in GENERATED.items()}
-    for directory in ("docs/decisions", "experiments"):
+    for directory in ("docs/contribute/decisions", "experiments"):
         texts.setdefault(f"{directory}/README.md", _listing(directory, texts))
     linked: set[Path] = set()
     for name, text in texts.items():

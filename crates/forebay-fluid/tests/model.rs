@@ -239,7 +239,7 @@ fn packets_of_flows_that_leave_drain_in_one_round_trip() {
 
 #[test]
 fn ack_clocking_damps_pi() {
-    // docs/fluid.md: of 70 flows 10 leave. The packets do not swing back above the target, nor do
+    // docs/explanation/fluid.md: of 70 flows 10 leave. The packets do not swing back above the target, nor do
     // windows on the clock of their ACKs; as published, the queue overshoots.
     let overshoot = |windows| {
         let mut model = model(pi());

@@ -415,7 +415,7 @@ impl<P: Payload> Network<P> {
     /// [finished](Network::finish) or [`end_recording`](Network::end_recording) is called: `capture` is a
     /// file of pcapng that takes each of them as it leaves the bottleneck's queue, with its ECN field, or
     /// is dropped there, with a comment; `events` is a file of lines of JSON, one for each packet that
-    /// joins a queue, leaves one, is marked or dropped. The page docs/your-stack.md has both formats.
+    /// joins a queue, leaves one, is marked or dropped. The page docs/howto/your-stack.md has both formats.
     /// Without this call nothing is kept, and it costs nothing.
     ///
     /// # Errors

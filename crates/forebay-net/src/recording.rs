@@ -137,7 +137,7 @@ impl Recording {
     }
 }
 
-/// Why a queue has dropped a packet, in the words of docs/your-stack.md.
+/// Why a queue has dropped a packet, in the words of docs/howto/your-stack.md.
 fn reason(why: DropReason) -> &'static str {
     match why {
         DropReason::Early => "early",

@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// A metric of the bottleneck by its name, such as `delay_p95_s` (docs/metrics.md).
+    /// A metric of the bottleneck by its name, such as `delay_p95_s` (docs/reference/metrics.md).
     pub fn metric(&self, name: &str) -> Option<f64> {
         let fields = self.metrics.fields();
         let found = fields.iter().find(|(field, _)| *field == name);

@@ -45,7 +45,7 @@ pub const SCENARIOS: &[(&str, &str)] = &[
 /// The environment variable that names the folder for files of results.
 pub const RESULTS: &str = "FOREBAY_RESULTS";
 
-/// Metrics of the bottleneck that a result has (docs/metrics.md); `share` is that of the traffic
+/// Metrics of the bottleneck that a result has (docs/reference/metrics.md); `share` is that of the traffic
 /// "external".
 const METRICS: [&str; 4] = ["utilisation", "delay_p95_s", "drop_rate", "mark_rate"];
 

@@ -236,7 +236,7 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     that any pair of laws might have been the one that is looked at: to tell the farthest of m
     others from it, its p counts m (m + 1) / 2 times, once for each pair of the laws that are left;
     then the next with m − 1, as Holm's method steps down. So the chance is at most 5 % that any
-    lead is called real where there is none (docs/decisions/045).
+    lead is called real where there is none (docs/contribute/decisions/045).
     """
     means = {law: mean_and_interval(list(values.values()))[0] for law, values in by_law.items()}
     ranked = sorted(

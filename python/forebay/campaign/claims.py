@@ -2,7 +2,7 @@
 
 The file has `[[claim]]` tables, `[[figure]]` tables for the paper's page, `[points]` that name
 points of the sweep, and `[[variant]]` tables with keys to set for another reading of the paper.
-docs/replay.md has every key.
+docs/howto/replay.md has every key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of a paper, its claims beside ours and its figures from our runs; and docs/papers.md."""
+"""The page of a paper, its claims beside ours and its figures from our runs; and docs/evidence/papers.md."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def validate(
 
     file FILE…: Scenarios in TOML; for real flows with ftp, mice, web or program traffic.
     law LAW: Only this law instead of the file's.
-    engines A,B,…: Which engines; the others are held beside the last. docs/engines.md has all.
+    engines A,B,…: Which engines; the others are held beside the last. docs/explanation/engines.md has all.
     repeats: Real runs of each law, in real time.
     attempts: Runs at most for one that is not void.
     links: Real runs at a time, each on a link of its own.

@@ -220,7 +220,7 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
 def cite(name: Sources = None, /) -> None:
     """Print BibTeX for a paper: Forebay, and the sources of laws, files and results.
 
-    name [NAME]...: Laws, queues, senders or papers (see docs/references.md), a scenario file, or a
+    name [NAME]...: Laws, queues, senders or papers (see docs/reference/references.md), a scenario file, or a
         folder of results; Forebay alone if none is named.
     """
     from forebay.guide import cite as guide

@@ -102,7 +102,7 @@ Tcp = Annotated[
 Engine = Annotated[
     str,
     typer.Option(
-        help="What makes the runs; docs/engines.md says what each is, can and costs.",
+        help="What makes the runs; docs/explanation/engines.md says what each is, can and costs.",
         metavar="NAME",
         autocompletion=offered("forebay.experiment.engines:NAMES"),
     ),

@@ -5,7 +5,7 @@ of R. But an ACK lets a packet go, and so does a window that grows: x = n/R + dn
 in flight (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009).
 While the link is busy, the queue is what is in flight beyond the pipe, q = Σn − CT, at once: the
 pole at 1/R is cancelled. This is the linearisation of all that the fluid's `sawtooth` windows have
-(crates/forebay-fluid, docs/fluid.md), for flows that are marked:
+(crates/forebay-fluid, docs/explanation/fluid.md), for flows that are marked:
 
 W' = x_d·((1 − p_d)/(W·a) − κ·p_d·W·a/b²), n = W − ½, a = 1 + λ, b = 1 + κλ, λ = x_d·p_d·R
 

@@ -578,7 +578,7 @@ def run(
     overrides: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
     threads: threads to run on; all cores if None. Results do not depend on it.
-    engine: what makes the runs, "packets" being the simulator; docs/engines.md has the others. An
+    engine: what makes the runs, "packets" being the simulator; docs/explanation/engines.md has the others. An
         engine of `forebay.experiment.engines` may also be given itself.
 
     Raises `ScenarioError` for a scenario that cannot be run, or not by this engine, and `RunError`

@@ -57,7 +57,7 @@ class Class:
         "linux-reno", "cubic", "linux-cubic", "dctcp" or "prague".
     sawtooth: describe windows more closely than the published equations: rates on the clock of
         ACKs, whole packets in flight, growth by the ACKs that come back, and the spread of
-        windows between flows. docs/fluid.md has the equations.
+        windows between flows. docs/explanation/fluid.md has the equations.
     """
 
     flows: float

@@ -167,7 +167,7 @@ def _keys() -> Iterator[Entry]:
                 ("range", quantities.interval(key["min"], key["max"], key["unit"])),
             ),
             _set_example(part, kind, key["name"], key["default"]),
-            "docs/scenario.md",
+            "docs/reference/scenario.md",
         )
 
 
@@ -207,10 +207,10 @@ def _registries() -> Iterator[Entry]:
             ("near it", ", ".join(neighbours(name))),
         ]
         example = f"forebay run FILE --law {name}"
-        yield from _registered("law", law, "a law", "docs/laws.md", example, facts)
+        yield from _registered("law", law, "a law", "docs/reference/laws.md", example, facts)
     for name, queue in registries.queues().items():
         example = f"forebay run FILE --law pi --set law.pi.queue={name}"
-        yield from _registered("queue", queue, "a queue discipline", "docs/queues.md", example)
+        yield from _registered("queue", queue, "a queue discipline", "docs/reference/queues.md", example)
 
 
 def neighbours(name: str) -> list[str]:
@@ -259,7 +259,7 @@ def _senders() -> Iterator[Entry]:
             sender["title"] + ".",
             _facts(("recovery", sender["recovery"]), ("growth", sender["growth"])),
             f"forebay run FILE --set traffic.ftp.tcp={name}",
-            "docs/scenario.md",
+            "docs/reference/scenario.md",
         )
 
 
@@ -274,7 +274,7 @@ def _options() -> Iterator[Entry]:
             option["doc"],
             _facts(("default", option["default_text"] or "")),
             f"forebay link … {flag} {value}".rstrip(),
-            "docs/link.md",
+            "docs/reference/link.md",
         )
 
 
@@ -294,5 +294,5 @@ def _metrics() -> Iterator[Entry]:
             unit = it["unit"]
             facts = _facts(("name in figures", it["title"]), ("unit there", unit))
             meaning = it["doc"][:1].upper() + it["doc"][1:] + "."
-            page = "docs/metrics.md"
+            page = "docs/reference/metrics.md"
             yield Entry(f"{owner}.{it['name']}", where, meaning, facts, "", page, it["title"])

@@ -1,7 +1,7 @@
 """The axes of a sweep: what varies together, as numbers with a unit where it has some.
 
 The reader of scenarios in Rust also asks here for samples of the ranges of a sweep, since SciPy has
-the sequences (docs/decisions/041).
+the sequences (docs/contribute/decisions/041).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Experiments that are called by name, such as `pi-pd/load`: which there are, and where.
 
 Those of a folder `experiments` here come first, then those that come with Forebay: the checkout's
-where it runs from one, else the package's (docs/decisions/017).
+where it runs from one, else the package's (docs/contribute/decisions/017).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_the_designed_scenario_runs(tmp_path: Path, law: str) -> None:
 
 
 def test_gains_that_cut_the_probability_at_zero_are_named(cli: Cli, tmp_path: Path) -> None:
-    # docs/reality-realtime.md has PI with these gains at 43 packets, docs/link.md with
+    # docs/evidence/reality-realtime.md has PI with these gains at 43 packets, docs/reference/link.md with
     # beta=0.25 at 49.
     link = shlex.split("--rate 15Mbit/s --packet 1500B --rtt 60ms --flows 10 --target 50p")
     said = [

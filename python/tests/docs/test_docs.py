@@ -95,6 +95,6 @@ def _run(line: str) -> None:
 
 
 def test_scenario_page_has_a_section_for_each_part_once() -> None:
-    titles = re.findall(r"^## (.+)$", docs.pages()["scenario.md"], re.MULTILINE)
+    titles = re.findall(r"^## (.+)$", docs.pages()["reference/scenario.md"], re.MULTILINE)
     assert len(titles) == len(set(titles))
     assert {"`[bottleneck]`", "`[[traffic]]`", "`[[law]]`", "`[[at]]`", "`[sweep]`"} <= set(titles)

@@ -37,7 +37,7 @@ def kinds() -> list[str]:
 
 def test_every_kind_of_traffic_has_an_example() -> None:
     assert sorted(examples.TRAFFIC) == kinds()
-    text = docs.pages()["scenario.md"]
+    text = docs.pages()["reference/scenario.md"]
     assert all(example in text for example in examples.TRAFFIC.values())
 
 
@@ -74,7 +74,7 @@ def test_the_example_of_a_kind_runs(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_key_is_on_the_page_of_scenarios_once() -> None:
-    text = docs.pages()["scenario.md"].partition("## Senders")[0]
+    text = docs.pages()["reference/scenario.md"].partition("## Senders")[0]
     rows = re.findall(r"^\| `.*$", text, re.MULTILINE)
     # Of traffic without TCP, and of arrivals.
     assert {row.split("`")[1] for row in rows if rows.count(row) > 1} <= {"ecn", "label"}
@@ -85,7 +85,7 @@ def test_a_key_is_on_the_page_of_scenarios_once() -> None:
     assert {key["name"] for key in declared} <= {row.split("`")[1] for row in rows}
 
 
-@pytest.mark.parametrize("page", ["scenario.md", "metrics.md"])
+@pytest.mark.parametrize("page", ["reference/scenario.md", "reference/metrics.md"])
 def test_links_within_a_page_lead_to_its_headings(page: str) -> None:
     text = docs.pages()[page]
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
@@ -126,7 +126,7 @@ def test_every_column_is_on_the_page(name: str, tables: dict[str, pl.DataFrame])
     if name == "samples":
         expected |= {"p", "p_root", "p_coupled", "low_packets"}
     assert set(tables[name].columns) == expected
-    page = docs.pages()["metrics.md"]
+    page = docs.pages()["reference/metrics.md"]
     section = page[page.index(f"\n### `{name}.parquet`\n") :]
     assert all(f"\n| `{column}` |" in section for column in of(name)[len(files.KEYS) :])
 

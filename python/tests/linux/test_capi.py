@@ -146,9 +146,9 @@ def test_cplusplus_takes_the_header(prefix: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "printed"),
     [
-        ("capi.md", r"left after \d+\.\d+ ms"),
+        ("reference/capi.md", r"left after \d+\.\d+ ms"),
         # 1228 bytes at 100, 10 and 100 Mbit/s, and half a round trip.
-        ("your-stack.md", r"^packet 7 after 21\.18 ms$"),
+        ("howto/your-stack.md", r"^packet 7 after 21\.18 ms$"),
     ],
 )
 def test_blocks_of_the_page_run(prefix: Path, tmp_path: Path, name: str, printed: str) -> None:

@@ -448,8 +448,8 @@ def test_who_may_not_is_told_what_is_missing() -> None:
 
 
 def test_the_page_runs(router: Path3) -> None:
-    """The commands of docs/kernel.md, where DEV is eth0."""
-    page = (ROOT / "docs" / "kernel.md").read_text()
+    """The commands of docs/howto/kernel.md, where DEV is eth0."""
+    page = (ROOT / "docs" / "howto" / "kernel.md").read_text()
     lines = [
         line
         for block in re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

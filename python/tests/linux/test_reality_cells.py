@@ -1,4 +1,4 @@
-"""A sample of the cells of docs/reality.md on real Linux."""
+"""A sample of the cells of docs/evidence/reality.md on real Linux."""
 
 from __future__ import annotations
 

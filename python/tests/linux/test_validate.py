@@ -1,4 +1,4 @@
-"""One scenario simulated and with real flows. How close they are is docs/reality.md's to say:
+"""One scenario simulated and with real flows. How close they are is docs/evidence/reality.md's to say:
 nothing here asserts it of a machine that may be busy."""
 
 from __future__ import annotations
@@ -487,7 +487,7 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
     wanted = {run["metrics"]["delay_mean_s"] for run in scenario["runs"]}
     assert set(runs["delay_mean_s"]) == wanted
     delays = pl.read_parquet(out / "delays.parquet")
-    # docs/metrics.md lists them.
+    # docs/reference/metrics.md lists them.
     of_runs, of_delays = ([name for name, _, _ in it.columns] for it in files.VALIDATE)
     assert runs.columns == [*of_runs, *METRICS]
     assert delays.columns == of_delays

@@ -90,7 +90,7 @@ def test_starts_are_within_the_scenarios_interval() -> None:
 
 
 def at_points() -> list[attach_table.Place]:
-    """The study of docs/reality-attached.md, without designs."""
+    """The study of docs/evidence/reality-attached.md, without designs."""
     study = TABLE.with_suffix(".toml").read_text()
     ((keys, rows),) = tomllib.loads(study)["sweep"].items()
     overrides = [dict(zip(keys.split(", "), row, strict=True)) for row in rows]
@@ -115,7 +115,7 @@ def test_measured_runs_are_of_the_study_and_on_its_page() -> None:
     measured = {tuple({**row, "engine": ""}[key] for key in attach_table.KEY) for row in rows}
     assert measured and measured <= cells
     attached = [row for row in rows if row["engine"] == attach_table.ATTACHED]
-    page = TABLE.parents[2] / "docs" / "reality-attached.md"
+    page = TABLE.parents[2] / "docs" / "evidence" / "reality-attached.md"
     lines = page.read_text().split("## Cells")[1].splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(attached) + 2
 

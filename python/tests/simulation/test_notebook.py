@@ -17,7 +17,7 @@ import forebay
 from forebay import fluid
 
 ROOT = Path(__file__).parents[3]
-TOUR = ROOT / "docs" / "tour.ipynb"
+TOUR = ROOT / "docs" / "tutorials" / "tour.ipynb"
 #: What a cell shows of a result, in bytes of HTML.
 MOST = 150_000
 

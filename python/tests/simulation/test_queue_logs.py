@@ -160,7 +160,7 @@ def test_times_in_other_spellings(tmp_path: Path, cli: Cli) -> None:
     assert done.stderr == (
         'busybox.jsonl:1: the time "1700000000.%N0000" before the sample is not a number of '
         "seconds; this `date` has no %N, as BusyBox's; record with the commands in "
-        "docs/identify.md, or give --interval\n"
+        "docs/howto/identify.md, or give --interval\n"
     )
     done = cli("identify", "busybox.jsonl", "--interval", "10ms", "--rtt", "100ms", "--json")
     assert json.loads(done.stdout)["rate_bps"]["value"] == pytest.approx(RATE_BPS, rel=2e-3)

@@ -209,7 +209,7 @@ def test_cubic_is_the_fluids(rtt: str, window_pkts: int) -> None:
     assert cubic.window(*rest[:2]) == pytest.approx(rest[2], rel=0.055)
 
     motion = cubic.motion(*rest[:2])
-    # Signals act over half a round trip there (docs/fluid.md).
+    # Signals act over half a round trip there (docs/explanation/fluid.md).
     late = np.interp(time_s - 1.25 * rest[1], time_s, p)
     inputs = np.stack([late - rest[0], rtts_s - rest[1]], 1)
     system = motion.a[0], np.stack([motion.b[0], motion.e[0]], 1), motion.c, np.zeros((1, 2))
@@ -372,7 +372,7 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
 def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
-    """Section 10 of docs/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
+    """Section 10 of docs/explanation/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
     after p', and d after both."""
     there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
     plant = plant_on(there, law, [("target", "15ms")])

@@ -17,7 +17,7 @@ from forebay.control.design import design
 from forebay.control.designed_law import Design
 
 #: All but two: DualPI2 is two queues, which the fluid has not; Adaptive RED moves max_p where its
-#: linear model holds it, and swings where its average is slower than that (docs/theory.md).
+#: linear model holds it, and swings where its average is slower than that (docs/explanation/theory.md).
 LAWS = [
     law
     for law in (entry["name"] for entry in _native.laws() if entry["modelled"])
@@ -149,7 +149,7 @@ def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
     path.write_text(made.toml())
     found = run(path, overrides={"bottleneck.ecn": True, "traffic.0.ecn": True}, seeds=2)
     means = [one.metrics["queue_mean_pkts"] for one in found.runs]
-    # TCP's sawteeth need up to a fifth less signal than p·W² = 2 (docs/fluid.md).
+    # TCP's sawteeth need up to a fifth less signal than p·W² = 2 (docs/explanation/fluid.md).
     assert float(np.mean(means)) == pytest.approx(made.queue_pkts, rel=0.3), made.link
 
 

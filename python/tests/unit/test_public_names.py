@@ -16,5 +16,5 @@ def test_a_renamed_function_is_a_finding(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(public_api, "FOLDER", tmp_path)
     (tmp_path / "python.txt").write_text(current.replace("forebay.run(", "forebay.ran("))
     removed, added = public_names.differences("python", current)
-    assert removed.startswith("docs/api/python.txt: -forebay.ran(")
-    assert added.startswith("docs/api/python.txt: +forebay.run(")
+    assert removed.startswith("docs/reference/api/python.txt: -forebay.ran(")
+    assert added.startswith("docs/reference/api/python.txt: +forebay.run(")

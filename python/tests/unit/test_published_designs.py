@@ -163,7 +163,7 @@ def test_the_theorem_of_e_avq_and_the_exact_test_disagree() -> None:
 
 
 def test_the_theorem_asks_for_the_one_thing_that_excludes_stability() -> None:
-    # (22) and (23) together are K2·Kd > 1: docs/theory.md does it by hand.
+    # (22) and (23) together are K2·Kd > 1: docs/explanation/theory.md does it by hand.
     rng = np.random.default_rng(4)
     seen = set()
     for _ in range(400):

@@ -1,4 +1,4 @@
-"""The drawn cases of docs/reality-drawn.md."""
+"""The drawn cases of docs/evidence/reality-drawn.md."""
 
 from __future__ import annotations
 

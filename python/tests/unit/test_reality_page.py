@@ -1,4 +1,4 @@
-"""docs/reality.md: its cells, and how they are judged."""
+"""docs/evidence/reality.md: its cells, and how they are judged."""
 
 from __future__ import annotations
 
