@@ -276,10 +276,14 @@ mod tests {
                         prompt.handle_timeout(due, &q);
                     }
                     assert_eq!(late.poll_timeout(), prompt.poll_timeout(), "{}", spec.kind);
-                    prompt.probe(&mut |key, want| {
-                        let got = probed(&*late, key);
-                        let close = (got - want).abs() <= 1e-6 * want.abs().max(1e-3);
-                        assert!(close, "{} at {packets}: {key} {got} {want}", spec.kind);
+                    prompt.probe(&mut |key, expected| {
+                        let actual = probed(&*late, key);
+                        let close = (actual - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
+                        assert!(
+                            close,
+                            "{} at {packets}: {key} {actual} {expected}",
+                            spec.kind
+                        );
                     });
                 }
             }

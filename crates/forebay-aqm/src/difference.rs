@@ -239,8 +239,8 @@ mod tests {
         let mut d = Difference::default();
         let e = 0.01;
         // By hand: 0.072; 0.072 + 0.072 − 0.118 = 0.026; then a − b + c = 0.4 per unit error.
-        for want in [0.072, 0.026, 0.030, 0.034] {
-            assert!((d.step(k, e) - want).abs() < 1e-12);
+        for expected in [0.072, 0.026, 0.030, 0.034] {
+            assert!((d.step(k, e) - expected).abs() < 1e-12);
         }
     }
 
@@ -291,9 +291,9 @@ mod tests {
                     for i in 20..20 + count {
                         stepped.step(k, errors.at(f64::from(i)));
                     }
-                    for (got, want) in at_once.state().into_iter().zip(stepped.state()) {
+                    for (actual, expected) in at_once.state().into_iter().zip(stepped.state()) {
                         assert!(
-                            (got - want).abs() < 1e-9,
+                            (actual - expected).abs() < 1e-9,
                             "{errors:?} {k:?} {start} {count}"
                         );
                     }

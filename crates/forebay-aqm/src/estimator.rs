@@ -144,9 +144,12 @@ mod tests {
             }
         }
         // One time constant from 1000 to 2000.
-        let want = 2000.0 - 1000.0 / std::f64::consts::E;
-        let got = capacity.pkts_per_s();
-        assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
+        let expected = 2000.0 - 1000.0 / std::f64::consts::E;
+        let actual = capacity.pkts_per_s();
+        assert!(
+            (actual - expected).abs() < 1e-6 * expected,
+            "{actual} {expected}"
+        );
     }
 
     #[test]

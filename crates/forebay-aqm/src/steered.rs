@@ -159,9 +159,9 @@ mod tests {
         assert_eq!(probed(&*law, "p"), 1.0);
         helm.control(0.0, 0.1, 0.0);
         // The first error adds K_I·T/2, and the second K_I·T (by the trapezoidal rule).
-        for (k, want) in [(1, 0.0005 * 10.0), (2, 0.0015 * 10.0)] {
+        for (k, expected) in [(1, 0.0005 * 10.0), (2, 0.0015 * 10.0)] {
             law.handle_timeout(Time::ZERO + interval * k, &view(60));
-            assert!((probed(&*law, "p") - want).abs() < 1e-12);
+            assert!((probed(&*law, "p") - expected).abs() < 1e-12);
         }
     }
 }

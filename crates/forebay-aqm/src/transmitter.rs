@@ -715,10 +715,10 @@ mod tests {
         }
         bench.run(at_ms(100));
         // The third packet uses an opportunity and 100 bytes of the next, which the fourth shares.
-        let want = [(0, 2, 2), (1, 2, 2), (2, 5, 10), (3, 10, 10)];
+        let expected = [(0, 2, 2), (1, 2, 2), (2, 5, 10), (3, 10, 10)];
         assert_eq!(
             bench.sent,
-            want.map(|(id, now, out)| (id, 1000 * now, 1000 * out))
+            expected.map(|(id, now, out)| (id, 1000 * now, 1000 * out))
         );
     }
 
@@ -732,8 +732,11 @@ mod tests {
         bench.arrive(at_ms(5), 700);
         bench.arrive(at_ms(1001), 1500);
         bench.run(at_ms(2000));
-        let want = [(0, 2), (1, 5), (2, 10), (3, 1002)];
-        assert_eq!(bench.sent, want.map(|(id, at)| (id, 1000 * at, 1000 * at)));
+        let expected = [(0, 2), (1, 5), (2, 10), (3, 1002)];
+        assert_eq!(
+            bench.sent,
+            expected.map(|(id, at)| (id, 1000 * at, 1000 * at))
+        );
     }
 
     /// A discipline that releases packets at even milliseconds only.

@@ -274,14 +274,14 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
         for (worst, change) in worst.iter_mut().zip(changes) {
             let mut model = model.clone();
             change(&mut model);
-            let (want_re, want_im) = model.response(omega);
-            let error = (re - want_re).hypot(im - want_im) / want_re.hypot(want_im);
+            let (expected_re, expected_im) = model.response(omega);
+            let error = (re - expected_re).hypot(im - expected_im) / expected_re.hypot(expected_im);
             *worst = f64::max(*worst, error);
         }
         if std::env::var("SHOW").is_ok() {
-            let (want_re, want_im) = model.response(omega);
+            let (expected_re, expected_im) = model.response(omega);
             eprintln!(
-                "{} {omega}: {re:.5e} {im:+.5e} j, model {want_re:.5e} {want_im:+.5e} j, p {p:.4e}",
+                "{} {omega}: {re:.5e} {im:+.5e} j, model {expected_re:.5e} {expected_im:+.5e} j, p {p:.4e}",
                 spec.kind
             );
         }

@@ -53,7 +53,7 @@ fn refused(law: &str, params: &[(&str, Value)], site: &TcSite) -> String {
 
 #[test]
 fn defaults_are_those_of_the_kernel() {
-    for (law, want) in [
+    for (law, expected) in [
         ("droptail", "pfifo limit 1000"),
         (
             "codel",
@@ -85,7 +85,7 @@ fn defaults_are_those_of_the_kernel() {
              2304000",
         ),
     ] {
-        assert_eq!(line(law, &[], &site()), want);
+        assert_eq!(line(law, &[], &site()), expected);
     }
 }
 

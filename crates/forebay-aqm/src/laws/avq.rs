@@ -236,13 +236,13 @@ mod tests {
             probed(&*law, "virtual_capacity_bps") / 8.0
         };
         // C = 3.75e6 bytes/s, so C̃ starts at 3e6. In 1 ms γC amounts to 3675 bytes.
-        let mut want = 3e6 + 0.15 * (3675.0 - 1000.0);
-        assert!((arrive(1000, 1000) - want).abs() < 1e-6);
-        want += 0.15 * (3675.0 - 8000.0);
-        assert!((arrive(2000, 8000) - want).abs() < 1e-6);
+        let mut expected = 3e6 + 0.15 * (3675.0 - 1000.0);
+        assert!((arrive(1000, 1000) - expected).abs() < 1e-6);
+        expected += 0.15 * (3675.0 - 8000.0);
+        assert!((arrive(2000, 8000) - expected).abs() < 1e-6);
         // Each second without arrivals adds α·γ·C·1 s = 551 250; after two, C̃ is limited to C.
-        want += 0.15 * (3.675e6 - 1000.0);
-        assert!((arrive(1_002_000, 1000) - want).abs() < 1e-6);
+        expected += 0.15 * (3.675e6 - 1000.0);
+        assert!((arrive(1_002_000, 1000) - expected).abs() < 1e-6);
         assert_eq!(arrive(2_002_000, 1000), 3.75e6);
     }
 

@@ -512,23 +512,23 @@ mod tests {
                         ..packet(bytes)
                     };
                     let mut rng_copy = rng.clone();
-                    let got = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
+                    let actual = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
                     let (drop, marked) =
                         kernel.should_drop(at, at - arrived as i64, ect, &mut rng_copy);
                     // "Last packet in queue may be marked, shouldn't be dropped."
                     let drop = drop && !queue.is_empty();
-                    let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
+                    let drops = actual == Verdict::Drop || (actual == Verdict::Signal && !ect);
                     assert_eq!(drops, drop, "at {now_ns} ns");
-                    let spared = queue.is_empty() && got == Verdict::Pass;
+                    let spared = queue.is_empty() && actual == Verdict::Pass;
                     if !(drop || spared) {
-                        assert_eq!(got == Verdict::Signal, marked, "at {now_ns} ns");
+                        assert_eq!(actual == Verdict::Signal, marked, "at {now_ns} ns");
                     }
                     assert_eq!(probed(&*law, "count"), f64::from(kernel.count));
                     assert_eq!(
                         probed(&*law, "p"),
                         f64::from(kernel.p_drop) / 2.0f64.powi(32)
                     );
-                    signals += usize::from(got == Verdict::Signal);
+                    signals += usize::from(actual == Verdict::Signal);
                     most_blue = most_blue.max(probed(&*law, "p"));
                     if !drop {
                         break;

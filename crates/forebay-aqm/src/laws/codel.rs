@@ -597,10 +597,11 @@ mod tests {
                     }
                 }
                 Event::Service => {
-                    let got = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
-                    let want = kernel.dequeue(&mut kernel_queue, now_ns);
-                    assert_eq!(got, want, "at {now_ns} ns");
-                    signals += got.0.len() + usize::from(got.1.is_some_and(|(_, marked)| marked));
+                    let actual = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
+                    let expected = kernel.dequeue(&mut kernel_queue, now_ns);
+                    assert_eq!(actual, expected, "at {now_ns} ns");
+                    signals +=
+                        actual.0.len() + usize::from(actual.1.is_some_and(|(_, marked)| marked));
                     let mut count = 0.0;
                     law.probe(&mut |key, value| {
                         if key == "count" {
@@ -659,18 +660,23 @@ mod tests {
             ..CodelParams::defaults()
         };
         // The first signal after an interval, the next 100/√1, 100/√2, 100/√3, … ms later.
-        let mut want = vec![1100];
+        let mut expected = vec![1100];
         let mut due = 1100.0;
         for count in 1..20 {
             due += 100.0 / f64::from(count).sqrt();
-            want.push(due.ceil() as u64);
+            expected.push(due.ceil() as u64);
         }
-        let got = signal_times(&exact, 6, 3000);
-        assert_eq!(got[..20], want[..]);
+        let actual = signal_times(&exact, 6, 3000);
+        assert_eq!(actual[..20], expected[..]);
         // One step of Newton's method from 1 gives 1/2 for 1/√2, so that signal is 20 ms early; the
         // offset remains.
         let fixed = signal_times(&CodelParams::defaults(), 6, 3000);
-        let early: Vec<u64> = got.iter().zip(&fixed).skip(2).map(|(e, f)| e - f).collect();
+        let early: Vec<u64> = actual
+            .iter()
+            .zip(&fixed)
+            .skip(2)
+            .map(|(e, f)| e - f)
+            .collect();
         assert!(early.iter().all(|ms| (15..30).contains(ms)), "{early:?}");
     }
 

@@ -208,12 +208,12 @@ mod tests {
             pi.intensity(&view(packets)).unwrap()
         };
         // By hand for q = 300, 300, 250: errors of 100, 100 and 50.
-        let mut want = 1.822e-5 * 100.0;
-        assert!((sample(300) - want).abs() < 1e-15);
-        want += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
-        assert!((sample(300) - want).abs() < 1e-15);
-        want += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
-        assert!((sample(250) - want).abs() < 1e-15);
+        let mut expected = 1.822e-5 * 100.0;
+        assert!((sample(300) - expected).abs() < 1e-15);
+        expected += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
+        assert!((sample(300) - expected).abs() < 1e-15);
+        expected += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
+        assert!((sample(250) - expected).abs() < 1e-15);
     }
 
     #[test]

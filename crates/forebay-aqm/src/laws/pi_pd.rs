@@ -358,19 +358,19 @@ mod tests {
     fn at_a_crossing_the_law_predicts() {
         // 300, 400: p = 8e-4 as above. Then 190: the direction has changed, so the change of −210 is
         // extrapolated but limited to [0, B]: Q̂ = 0, error −200, over B − Q_ref = 600.
-        let want = 8e-4 - 8e-4 * 200.0 / 600.0;
-        assert!((run(&[300, 400, 190]) - want).abs() < 1e-12);
+        let expected = 8e-4 - 8e-4 * 200.0 / 600.0;
+        assert!((run(&[300, 400, 190]) - expected).abs() < 1e-12);
         // 300, 250, 190 is monotone with a ratio of 60/50: γ̂ = −72, Q̂ = 118, error −82.
         let before = run(&[300, 250]);
-        let want = before - 8e-4 * 82.0 / 600.0;
-        assert!((run(&[300, 250, 190]) - want).abs() < 1e-12);
+        let expected = before - 8e-4 * 82.0 / 600.0;
+        assert!((run(&[300, 250, 190]) - expected).abs() < 1e-12);
     }
 
     #[test]
     fn a_constant_queue_before_a_crossing_does_not_divide_by_zero() {
         // 300, 300, 150: γ_{k−1} = 0 counts as "not draining", so the change is extrapolated: Q̂ = 0.
-        let want = run(&[300, 300]) - 8e-4 * 200.0 / 600.0;
-        assert!((run(&[300, 300, 150]) - want).abs() < 1e-12);
+        let expected = run(&[300, 300]) - 8e-4 * 200.0 / 600.0;
+        assert!((run(&[300, 300, 150]) - expected).abs() < 1e-12);
         // 100, 100, 300: both changes count as "building", but γ_{k−1} = 0: Q̂ = 500.
         assert!((run(&[100, 100, 300]) - 8e-4 * 300.0 / 600.0).abs() < 1e-12);
     }

@@ -510,9 +510,9 @@ mod tests {
         queue_pkts.iter().map(sample).collect()
     }
 
-    fn assert_close(got: &[f64], want: &[f64]) {
-        for (got, want) in got.iter().zip(want) {
-            assert!((got - want).abs() < 1e-9, "{got} {want}");
+    fn assert_close(actual: &[f64], expected: &[f64]) {
+        for (actual, expected) in actual.iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-9, "{actual} {expected}");
         }
     }
 
@@ -530,12 +530,12 @@ mod tests {
     fn pi_adds_the_integral_by_trapezoids() {
         // T·K_I/2 = 0.0068·4.874e-5/2 = 1.65716e-7; trapezoids 0.25, 0.5, 0.375.
         let (k, i) = (1.741e-4, 1.65716e-7);
-        let want = [
+        let expected = [
             k * 0.25 + i * 0.25,
             k * 0.25 + i * 0.75,
             k * 0.125 + i * 1.125,
         ];
-        assert_close(&run(&PI, QUEUES), &want);
+        assert_close(&run(&PI, QUEUES), &expected);
     }
 
     #[test]

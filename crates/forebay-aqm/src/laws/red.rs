@@ -557,7 +557,7 @@ mod tests {
     #[test]
     fn the_probability_is_piecewise_linear() {
         let mut r = red(|_| {});
-        for (average, want) in [
+        for (average, expected) in [
             (69.0, 0.0),
             (70.0, 0.0),
             (135.0, 0.05),
@@ -566,7 +566,7 @@ mod tests {
             (400.0, 1.0),
         ] {
             r.average_pkts = average;
-            assert!((r.base_probability() - want).abs() < 1e-12, "{average}");
+            assert!((r.base_probability() - expected).abs() < 1e-12, "{average}");
         }
         let mut r = red(|p| p.gentle = false);
         r.average_pkts = 200.0;
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn above_the_upper_threshold_mark_above_decides_between_marks_and_drops() {
-        for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
+        for (marks, expected) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
             let mut r = red(|p| {
                 p.gentle = false;
                 p.mark_above = marks;
@@ -593,7 +593,7 @@ mod tests {
             r.average_pkts = 2.0 * max_th;
             let q = view(whole_u32(2.0 * max_th));
             let verdict = r.on_enqueue(Time::ZERO, &q, &packet(1000), &mut Rng::new(0, ""));
-            assert_eq!(verdict, want);
+            assert_eq!(verdict, expected);
         }
     }
 
@@ -625,8 +625,8 @@ mod tests {
         q.idle_since = Some(Time::ZERO);
         // 3750 packets could have left in 1 s, and there is one arrival.
         r.update_average(Time::ZERO + Span::from_secs(1), &q);
-        let want = 100.0 * 0.998f64.powi(3751);
-        assert!((r.average_pkts - want).abs() < 1e-9);
+        let expected = 100.0 * 0.998f64.powi(3751);
+        assert!((r.average_pkts - expected).abs() < 1e-9);
     }
 
     #[test]

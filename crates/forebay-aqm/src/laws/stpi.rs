@@ -284,7 +284,12 @@ mod tests {
 
     #[test]
     fn the_design_gives_the_numbers_of_the_paper() {
-        let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
+        let close = |actual: f64, expected: f64| {
+            assert!(
+                (actual / expected - 1.0).abs() < 1e-4,
+                "{actual} {expected}"
+            )
+        };
         let k = coefficients(60.0);
         close(k.a, 0.000078530);
         close(k.b, 0.000078272);
@@ -326,13 +331,16 @@ mod tests {
             Span::from_micros(6250),
             Scale::new(&site(), false),
         );
-        let mut want = 0.0;
+        let mut expected = 0.0;
         for _ in 0..100 {
-            want = sampled(&mut pi, &view(300));
+            expected = sampled(&mut pi, &view(300));
         }
         stpi.handle_timeout(Time::ZERO + Span::from_micros(625_000), &view(300));
-        let got = stpi.intensity(&view(300)).unwrap();
-        assert!((got / want - 1.0).abs() < 1e-5, "{got} {want}");
+        let actual = stpi.intensity(&view(300)).unwrap();
+        assert!(
+            (actual / expected - 1.0).abs() < 1e-5,
+            "{actual} {expected}"
+        );
     }
 
     #[test]

@@ -159,8 +159,8 @@ fn hosts_share_before_their_flows() {
         // All packets have the same destination.
         (Isolation::DualDestination, 0.1),
     ] {
-        let got = of_first(isolation);
-        assert!((got - share).abs() < 0.02, "{isolation:?}: {got}");
+        let actual = of_first(isolation);
+        assert!((actual - share).abs() < 0.02, "{isolation:?}: {actual}");
     }
 }
 
@@ -178,7 +178,7 @@ fn a_tin_gets_its_share_of_the_rate() {
         share_of(&packets, |packet| packet.dscp == dscp)
     };
     // Background, video and voice compete with best effort; in the last case EF has no tin of its own.
-    for (tins, dscp, want) in [
+    for (tins, dscp, expected) in [
         (Tins::Diffserv3, 8, 1.0 / 16.0),
         (Tins::Diffserv3, 46, 0.25),
         (Tins::Diffserv4, 34, 0.5),
@@ -186,8 +186,11 @@ fn a_tin_gets_its_share_of_the_rate() {
         (Tins::Precedence, 8, 7.0 / 8.0),
         (Tins::BestEffort, 46, 0.5),
     ] {
-        let got = share(tins, dscp);
-        assert!((got - want).abs() < 0.02, "{tins:?} {dscp}: {got}");
+        let actual = share(tins, dscp);
+        assert!(
+            (actual - expected).abs() < 0.02,
+            "{tins:?} {dscp}: {actual}"
+        );
     }
 }
 
