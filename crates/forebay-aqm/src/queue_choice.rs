@@ -147,7 +147,8 @@ impl QueueChoice {
             .is_ok_and(|per_flow| per_flow)
     }
 
-    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
+    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// If a parameter of the discipline is unknown or out of range, or if the qdisc does not have a

@@ -37,8 +37,8 @@ pub trait Tuner<L>: Send {
     /// Takes note that the link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
-    /// Returns true if the tuner needs [`idle`](Self::idle), so that `take_fluid` cannot process a step
-    /// with idle time.
+    /// Returns true if the tuner needs [`idle`](Self::idle), so that `take_fluid` cannot process a
+    /// step with idle time.
     fn watches_idle(&self) -> bool {
         false
     }

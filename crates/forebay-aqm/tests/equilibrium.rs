@@ -1,5 +1,5 @@
-//! The equilibrium of windows and their dynamics around it, and the equilibria of mixes of flows under
-//! every registered law.
+//! The equilibrium of windows and their dynamics around it, and the equilibria of mixes of flows
+//! under every registered law.
 
 use forebay_aqm::laws::{find, LAWS};
 use forebay_theory::equilibrium::{Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows};
@@ -41,7 +41,8 @@ fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// The steady-state response of the linear window dynamics equals the slope of the equilibrium window.
+/// The steady-state response of the linear window dynamics equals the slope of the equilibrium
+/// window.
 #[test]
 fn the_steady_state_response_is_the_slope_of_the_equilibrium() {
     for law in WindowLaw::ALL {
@@ -110,8 +111,8 @@ fn a_mix_fills_the_link() {
     }
 }
 
-/// Reno flows have the same equilibrium as a mix of one class, as a mix of two equal classes, and as
-/// `RenoFlows`.
+/// Reno flows have the same equilibrium as a mix of one class, as a mix of two equal classes, and
+/// as `RenoFlows`.
 #[test]
 fn a_mix_of_reno_flows_has_the_equilibrium_of_reno() {
     let mut kinds = Vec::new();

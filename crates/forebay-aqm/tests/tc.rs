@@ -1,4 +1,5 @@
-//! Laws as Linux qdiscs: the arguments of tc, values that are rounded, and parameters that are refused.
+//! Laws as Linux qdiscs: the arguments of tc, values that are rounded, and parameters that are
+//! refused.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

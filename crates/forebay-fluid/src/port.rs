@@ -5,7 +5,7 @@
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
-use forebay_aqm::{Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use forebay_aqm::{Ecn, FluidStep, Law, OtherQueues, PacketMeta, QueueView, Signal, Verdict};
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rate, Rng, Span, Time};
 
@@ -278,7 +278,7 @@ impl Port {
                 self.idle_since(now)
             },
             head_since: self.head_since(now, queue_pkts),
-            others: Others::default(),
+            other_queues: OtherQueues::default(),
         }
     }
 

@@ -42,7 +42,7 @@ impl LawChoice {
         let (for_queue, given) = given
             .into_iter()
             .partition(|(name, _)| keys.iter().any(|key| key.name == name));
-        queue.given = for_queue;
+        queue.params = for_queue;
         LawChoice::in_queue(spec, given, queue)
     }
 
@@ -91,7 +91,7 @@ impl LawChoice {
             let allowed = format!("{}, which {} comes in", self.spec.queue, self.spec.kind);
             return Err(ParamError::new("queue", queue.to_string(), allowed));
         }
-        queue.given.append(&mut self.queue.given);
+        queue.params.append(&mut self.queue.params);
         self.queue = queue;
         Ok(self)
     }

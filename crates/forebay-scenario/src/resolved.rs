@@ -182,7 +182,7 @@ impl Canonical for LawChoice {
             ("queue", word(queue.spec.kind)),
             (
                 "queue.parameters",
-                parameters(queue.spec.resolve(&queue.given).unwrap_or_default()),
+                parameters(queue.spec.resolve(&queue.params).unwrap_or_default()),
             ),
         ])
     }

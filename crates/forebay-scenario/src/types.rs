@@ -165,15 +165,15 @@ impl ParamType for Queue {
         let spec = disciplines::find(&kind)?;
         spec.resolve(&given)
             .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))?;
-        Ok(Queue(QueueChoice { spec, given }))
+        Ok(Queue(QueueChoice { spec, params: given }))
     }
     fn to_value(&self) -> Value {
         let kind = Value::Text(self.0.spec.kind.into());
-        if self.0.given.is_empty() {
+        if self.0.params.is_empty() {
             return kind;
         }
         let mut fields = vec![("kind".to_owned(), kind)];
-        fields.extend(self.0.given.iter().cloned());
+        fields.extend(self.0.params.iter().cloned());
         Value::Table(fields)
     }
 }

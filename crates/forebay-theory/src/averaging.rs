@@ -20,8 +20,8 @@ pub struct AveragingDesign {
     pub q_d_pkts: f64,
 }
 
-/// Designs the law for a network (staqm appendix D). `phase_margin` is in degrees, and `crossover` is a
-/// fraction of min(2N/(R²C), 1/R).
+/// Designs the law for a network (staqm appendix D). `phase_margin` is in degrees, and `crossover`
+/// is a fraction of min(2N/(R²C), 1/R).
 pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> AveragingDesign {
     let OperatingPoint {
         load,
@@ -43,8 +43,9 @@ pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> Aver
     }
 }
 
-/// Returns min_th and max_th in packets, with the target midway between them (staqm appendix D). If q_d
-/// exceeds the target, the phase margin does not allow that: min_th is 0 and the equilibrium is at q_d.
+/// Returns min_th and max_th in packets, with the target midway between them (staqm appendix D). If
+/// q_d exceeds the target, the phase margin does not allow that: min_th is 0 and the equilibrium is
+/// at q_d.
 pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
     // Rounded to a hundredth of a packet, for readable files.
     let hundredths = |pkts: f64| (100.0 * pkts).round() / 100.0;

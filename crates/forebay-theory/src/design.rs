@@ -15,8 +15,8 @@ pub trait LinearLaw {
         None
     }
 
-    /// Applies the law's design rule; `None` if it has none. Parameters that the rule does not design
-    /// keep the values of this law.
+    /// Applies the law's design rule; `None` if it has none. Parameters that the rule does not
+    /// design keep the values of this law.
     ///
     /// # Errors
     /// If a goal is unknown or out of range, or the request cannot be met.
@@ -55,8 +55,8 @@ pub struct RateControl {
 pub struct DesignRequest {
     /// The network at the target, with the number of Reno flows for which the rule designs.
     pub point: OperatingPoint,
-    /// The signal probability that the link's flows need there. It differs from that of the point if
-    /// the flows are not Reno flows.
+    /// The signal probability that the link's flows need there. It differs from that of the point
+    /// if the flows are not Reno flows.
     pub probability: f64,
     /// True if the flows respond to the fraction of marks, like DCTCP.
     pub marked: bool,

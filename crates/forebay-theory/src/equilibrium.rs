@@ -1,5 +1,5 @@
-//! The equilibrium of TCP flows under a law: the queue at which the law's signal probability is the one
-//! that the flows need.
+//! The equilibrium of TCP flows under a law: the queue at which the law's signal probability is the
+//! one that the flows need.
 
 use std::cell::Cell;
 
@@ -107,8 +107,8 @@ impl AckClockedFlows {
     /// κ = `E[W²]/(2E[W]²)` of flows at independent phases of their sawtooth.
     const KAPPA: f64 = 7.0 / 12.0;
 
-    /// Returns the probability with this many packets of a flow in flight, by Newton's method in ln p,
-    /// in which the logarithms of both sides are nearly linear.
+    /// Returns the probability with this many packets of a flow in flight, by Newton's method in ln
+    /// p, in which the logarithms of both sides are nearly linear.
     fn probability(in_flight_pkts: f64) -> f64 {
         let (n, window) = (in_flight_pkts, in_flight_pkts + 0.5);
         let mut p = 1.0 / (1.0 + Self::KAPPA * window.powi(2));
@@ -291,8 +291,8 @@ const LONGEST_PKTS: f64 = 1e12;
 
 /// Finds the equilibrium of flows under a law on its link.
 ///
-/// A longer queue means a longer RTT and a lower probability that TCP needs, so the equilibrium is found
-/// by bisection. If the law's probability jumps, there may be none: see [`Equilibrium`].
+/// A longer queue means a longer RTT and a lower probability that TCP needs, so the equilibrium is
+/// found by bisection. If the law's probability jumps, there may be none: see [`Equilibrium`].
 ///
 /// `site` must be one at which the law can be built.
 pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibrium {
@@ -337,8 +337,8 @@ pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibriu
     if (solution.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
         return agreement(high, solution, flows, site);
     }
-    // The bisection has ended at a jump of the law's probability. The probability that the flows need
-    // there is between those on both sides of the jump, or above both.
+    // The bisection has ended at a jump of the law's probability. The probability that the flows
+    // need there is between those on both sides of the jump, or above both.
     let queue_pkts = solution.queue_pkts;
     let point = point(queue_pkts);
     unreachable_at(queue_pkts, &point, flows, site).unwrap_or(Equilibrium::Jump {
@@ -347,8 +347,8 @@ pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibriu
     })
 }
 
-/// Returns the reason for which the flows cannot be at equilibrium with this queue; `None` if there is
-/// none.
+/// Returns the reason for which the flows cannot be at equilibrium with this queue; `None` if there
+/// is none.
 fn unreachable_at(
     queue_pkts: f64,
     point: &OperatingPoint,

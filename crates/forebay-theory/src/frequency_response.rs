@@ -1,18 +1,18 @@
 //! The gain of a sampled loop at any complex s.
 //!
-//! A law acts on the (averaged) queue directly with the gain d, and through D(z), sampled every T with a
-//! zero-order hold H. G(s) is the transfer function of plant, delay and average.
+//! A law acts on the (averaged) queue directly with the gain d, and through D(z), sampled every T
+//! with a zero-order hold H. G(s) is the transfer function of plant, delay and average.
 //!
 //! - Without D the loop is continuous: L = d·G.
 //! - Without d it is discrete: L = D(z)·Z{H·G}, with the pulse transfer function of hold, delay and
 //!   plant.
-//! - With both, the direct part closes an inner loop, and the sampler sees G/(1 + d·G) instead of G:
-//!   L_s = D(z)·Z{H·G/(1 + d·G)}.
+//! - With both, the direct part closes an inner loop, and the sampler sees G/(1 + d·G) instead of
+//!   G: L_s = D(z)·Z{H·G/(1 + d·G)}.
 //!
-//! Z aliases frequencies above half the sampling frequency by Poisson's sum,
-//! Z{F} = (1/T)·Σ F(s + 2πjm/T). For H·G the sum has a closed form. The difference due to the inner
-//! loop, −H·d·G²/(1 + d·G), decreases with the seventh power of the frequency if G has three poles, so
-//! that a few alias terms suffice.
+//! Z aliases frequencies above half the sampling frequency by Poisson's sum, Z{F} = (1/T)·Σ F(s +
+//! 2πjm/T). For H·G the sum has a closed form. The difference due to the inner loop, −H·d·G²/(1 +
+//! d·G), decreases with the seventh power of the frequency if G has three poles, so that a few
+//! alias terms suffice.
 
 use std::f64::consts::TAU;
 
@@ -28,8 +28,8 @@ pub struct Path {
     pub gain: f64,
     /// The poles p1, …, pn, with the sign of s + p.
     pub poles: Vec<Complex64>,
-    /// The numerators of partial fractions, one for each pole; `None` for the product form. All paths
-    /// of a loop in this form must have the same poles.
+    /// The numerators of partial fractions, one for each pole; `None` for the product form. All
+    /// paths of a loop in this form must have the same poles.
     pub shares: Option<Vec<Complex64>>,
     /// The dead time.
     pub delay_s: f64,
@@ -59,8 +59,8 @@ pub struct Loop {
     pub hybrid: bool,
 }
 
-/// Returns the number of alias terms on each side for a sampler much faster than the RTT. With fewer
-/// poles of the plant, the terms decrease more slowly.
+/// Returns the number of alias terms on each side for a sampler much faster than the RTT. With
+/// fewer poles of the plant, the terms decrease more slowly.
 fn min_aliases(poles: usize) -> f64 {
     match poles {
         1 => 60.0,
@@ -229,7 +229,8 @@ fn series(coefficients: &[f64], z_1: Complex64) -> Complex64 {
         .fold(start, |total, c| total * z_1 + c)
 }
 
-/// A loop prepared for evaluation at many frequencies. Without a sampler, its sampled terms are zero.
+/// A loop prepared for evaluation at many frequencies. Without a sampler, its sampled terms are
+/// zero.
 pub struct Response<'a> {
     system: &'a Loop,
     folds: &'a [i32],
@@ -359,8 +360,8 @@ impl Response<'_> {
             .collect()
     }
 
-    /// Returns H·d·G²/(1 + d·G) at the alias s + fold·2πj/T. `rise` is 1 − e^{−sT}, which all aliases
-    /// share, and `delays` are e^{−sR} of each path.
+    /// Returns H·d·G²/(1 + d·G) at the alias s + fold·2πj/T. `rise` is 1 − e^{−sT}, which all
+    /// aliases share, and `delays` are e^{−sR} of each path.
     fn alias(&self, s: Complex64, fold: i32, rise: Complex64, delays: &[Complex64]) -> Complex64 {
         let (direct, interval_s) = (self.system.direct, self.interval_s());
         let shift = Complex64::new(0.0, TAU * f64::from(fold) / interval_s);
@@ -370,8 +371,8 @@ impl Response<'_> {
         reciprocal((ONE + direct * g) * alias) * g * g * rise * (direct / interval_s)
     }
 
-    /// Returns the alias terms among `folds` that are larger than the fraction `threshold` of the pulse
-    /// transfer function.
+    /// Returns the alias terms among `folds` that are larger than the fraction `threshold` of the
+    /// pulse transfer function.
     pub fn counted(&self, s: Complex64, folds: &[i32], threshold: f64) -> Vec<i32> {
         let size = threshold * self.pulse(s).norm();
         let rise = ONE - dead_time(s, self.interval_s());
@@ -386,8 +387,8 @@ impl Response<'_> {
         hold_gain(s * interval_s, ONE - dead_time(s, interval_s))
     }
 
-    /// Returns the sensitivity 1/(1 + L): the response of the closed loop to a sine added to the queue.
-    /// For a hybrid loop, this is the component at the frequency of the sine.
+    /// Returns the sensitivity 1/(1 + L): the response of the closed loop to a sine added to the
+    /// queue. For a hybrid loop, this is the component at the frequency of the sine.
     pub fn sensitivity(&self, s: Complex64) -> Complex64 {
         if !self.system.hybrid {
             return reciprocal(ONE + self.loop_gain(s));

@@ -1,15 +1,15 @@
-//! Linear control theory of TCP, a queue and its AQM law: operating points, linear models, equilibria,
-//! design rules, search spaces for tuning, and exact stability.
+//! Linear control theory of TCP, a queue and its AQM law: operating points, linear models,
+//! equilibria, design rules, search spaces for tuning, and exact stability.
 //!
-//! The crate is about numbers only. The laws are in `forebay-aqm`, which states the linear model and
-//! the design rule of each law in the types of this crate:
+//! The crate is about numbers only. The laws are in `forebay-aqm`, which states the linear model
+//! and the design rule of each law in the types of this crate:
 //!
-//! - [`linear::OperatingPoint`] is the point around which TCP and a queue are linearised: N flows with
-//!   round-trip time R on a link of capacity C. [`linear::LoopFilter`] is the linear model of a law
-//!   there, from queue length to signal probability.
+//! - [`linear::OperatingPoint`] is the point around which TCP and a queue are linearised: N flows
+//!   with round-trip time R on a link of capacity C. [`linear::LoopFilter`] is the linear model of
+//!   a law there, from queue length to signal probability.
 //! - [`design::LinearLaw`] is the trait of a law with a linear model or a design rule.
-//! - [`equilibrium::settle`] finds the equilibrium of flows under a law. [`window_law::WindowLaw`] is
-//!   how a sender's window responds to signals.
+//! - [`equilibrium::settle`] finds the equilibrium of flows under a law. [`window_law::WindowLaw`]
+//!   is how a sender's window responds to signals.
 //! - [`search::Search`] is the space in which a law is tuned.
 //! - `frequency_response`, `stability` and `time_response` analyse whole loops.
 //!

@@ -1,11 +1,11 @@
 //! Operating points, and linear models of laws.
 
-/// The point around which TCP and a queue are linearised: N flows with round-trip time R on a link of
-/// capacity C.
+/// The point around which TCP and a queue are linearised: N flows with round-trip time R on a link
+/// of capacity C.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatingPoint {
-    /// The load N/(RC): the number of flows per packet in flight. Unlike N, it can be measured without
-    /// knowing R.
+    /// The load N/(RC): the number of flows per packet in flight. Unlike N, it can be measured
+    /// without knowing R.
     pub load: f64,
     /// The capacity C, in packets per second.
     pub capacity_pkts_per_s: f64,
@@ -28,13 +28,14 @@ impl OperatingPoint {
         self.load * self.rtt_s * self.capacity_pkts_per_s
     }
 
-    /// Returns the equilibrium window W0 = RC/N, from q' = 0 in the fluid model (staqm section III.B).
+    /// Returns the equilibrium window W0 = RC/N, from q' = 0 in the fluid model (staqm section
+    /// III.B).
     pub fn window_pkts(&self) -> f64 {
         1.0 / self.load
     }
 
-    /// Returns the equilibrium probability p0 = 2/W0², from W' = 0 in the fluid model (staqm section
-    /// III.B).
+    /// Returns the equilibrium probability p0 = 2/W0², from W' = 0 in the fluid model (staqm
+    /// section III.B).
     pub fn probability(&self) -> f64 {
         2.0 * self.load.powi(2)
     }
@@ -49,14 +50,14 @@ impl OperatingPoint {
         1.0 / self.rtt_s
     }
 
-    /// Returns C²/(2N), the numerator of the plant over (s + tcp_pole)(s + queue_pole). The numerators
-    /// of pi-pd eq. (1) are misprinted; its Example 1 has this one.
+    /// Returns C²/(2N), the numerator of the plant over (s + tcp_pole)(s + queue_pole). The
+    /// numerators of pi-pd eq. (1) are misprinted; its Example 1 has this one.
     pub fn plant_gain(&self) -> f64 {
         self.capacity_pkts_per_s.powi(2) / (2.0 * self.flows())
     }
 
-    /// Returns K_P, per packet, of the PI controller whose zero cancels TCP's pole and whose crossover
-    /// is at β/R: 2β√(β²+1)·θ_rc/(RC) with θ_rc = N/(RC) (staqm eq. 4).
+    /// Returns K_P, per packet, of the PI controller whose zero cancels TCP's pole and whose
+    /// crossover is at β/R: 2β√(β²+1)·θ_rc/(RC) with θ_rc = N/(RC) (staqm eq. 4).
     pub fn pi_gain(&self, beta: f64) -> f64 {
         2.0 * beta * beta.hypot(1.0) * self.load / (self.rtt_s * self.capacity_pkts_per_s)
     }
@@ -67,11 +68,11 @@ impl OperatingPoint {
     }
 }
 
-/// The linear model of a law at an operating point, from queue length in packets to signals per arriving
-/// packet.
+/// The linear model of a law at an operating point, from queue length in packets to signals per
+/// arriving packet.
 ///
-/// The queue passes the average, if there is one. The result acts directly with the gain `direct`, and
-/// through `sampled`, whose output is held until the next sample.
+/// The queue passes the average, if there is one. The result acts directly with the gain `direct`,
+/// and through `sampled`, whose output is held until the next sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopFilter {
     /// The equilibrium queue, at which the law's probability is that of the operating point.
@@ -135,9 +136,9 @@ impl Sampled {
             && at_one(&self.numerator) > 1e-12 * size(&self.numerator)
     }
 
-    /// Returns the proportional gain of a PID controller whose integral was digitised by Tustin's rule
-    /// and whose derivative by the backward difference: N(1)/2 − N'(1), for a numerator N in z⁻¹ over
-    /// 1 − z⁻¹. Without an integral it is the gain at z = 1.
+    /// Returns the proportional gain of a PID controller whose integral was digitised by Tustin's
+    /// rule and whose derivative by the backward difference: N(1)/2 − N'(1), for a numerator N in
+    /// z⁻¹ over 1 − z⁻¹. Without an integral it is the gain at z = 1.
     fn proportional(&self) -> f64 {
         let sum = self.numerator.iter().sum::<f64>();
         if !self.integrates() {
@@ -163,13 +164,13 @@ impl LoopFilter {
         }
     }
 
-    /// Returns the model of a law that consists of one sampled filter of the distance to `target_pkts`,
-    /// where TCP needs `probability`; `None` if the filter has no gain.
+    /// Returns the model of a law that consists of one sampled filter of the distance to
+    /// `target_pkts`, where TCP needs `probability`; `None` if the filter has no gain.
     ///
-    /// With integral action the equilibrium is at the target. Without it, p starts at zero and moves
-    /// by a·Δe and so on. The first sample, of an empty queue, would make p negative and is clamped,
-    /// which removes the contribution of the target: p = (n₀ + n₁)·q − n₁·target for a numerator
-    /// n₀ + n₁z⁻¹. Without a derivative n₁ is zero, and the target has no effect.
+    /// With integral action the equilibrium is at the target. Without it, p starts at zero and
+    /// moves by a·Δe and so on. The first sample, of an empty queue, would make p negative and is
+    /// clamped, which removes the contribution of the target: p = (n₀ + n₁)·q − n₁·target for a
+    /// numerator n₀ + n₁z⁻¹. Without a derivative n₁ is zero, and the target has no effect.
     pub fn controlled(target_pkts: f64, sampled: Sampled, probability: f64) -> Option<LoopFilter> {
         let gain = sampled.proportional();
         let queue_pkts = if sampled.integrates() {
@@ -181,8 +182,8 @@ impl LoopFilter {
         (queue_pkts.is_finite() && gain > 0.0).then(|| LoopFilter::sampled(queue_pkts, sampled))
     }
 
-    /// Returns true if the law has integral action: its sampled part has a pole at z = 1 that no zero
-    /// cancels.
+    /// Returns true if the law has integral action: its sampled part has a pole at z = 1 that no
+    /// zero cancels.
     pub fn integrates(&self) -> bool {
         self.sampled.as_ref().is_some_and(Sampled::integrates)
     }
@@ -193,8 +194,8 @@ impl LoopFilter {
         self.direct + self.sampled.as_ref().map_or(0.0, Sampled::proportional)
     }
 
-    /// Returns the complex gain (re, im) for a sine of the queue length at `omega` rad/s. For a held
-    /// output, this is the component at that frequency.
+    /// Returns the complex gain (re, im) for a sine of the queue length at `omega` rad/s. For a
+    /// held output, this is the component at that frequency.
     pub fn response(&self, omega: f64) -> (f64, f64) {
         let mut paths = Complex(self.direct, 0.0);
         if let Some(sampled) = &self.sampled {
@@ -221,7 +222,8 @@ impl Complex {
         Complex(phi.cos(), phi.sin())
     }
 
-    /// Returns the gain of a zero-order hold at φ = ωT: (1 − e^{−jφ})/(jφ) = e^{−jφ/2}·sin(φ/2)/(φ/2).
+    /// Returns the gain of a zero-order hold at φ = ωT: (1 − e^{−jφ})/(jφ) =
+    /// e^{−jφ/2}·sin(φ/2)/(φ/2).
     fn hold(phi: f64) -> Complex {
         let half = phi / 2.0;
         let sinc = if half == 0.0 { 1.0 } else { half.sin() / half };

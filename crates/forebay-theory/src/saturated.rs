@@ -1,5 +1,5 @@
-//! A sampled loop driven by noise, with the queue and the probability limited to non-negative values:
-//! many independent queues are stepped together.
+//! A sampled loop driven by noise, with the queue and the probability limited to non-negative
+//! values: many independent queues are stepped together.
 
 /// A loop with saturation at zero.
 #[derive(Clone, Debug)]
@@ -11,8 +11,8 @@ pub struct SaturatedLoop {
     pub kicks_pkts: [f64; 2],
     /// The round-trip time in steps.
     pub round_trip_steps: usize,
-    /// The effect of the probability on the queue through each path: packets per step, and the delay in
-    /// steps.
+    /// The effect of the probability on the queue through each path: packets per step, and the
+    /// delay in steps.
     pub answers: Vec<(f64, usize)>,
     /// The coefficients of z⁰, z⁻¹, … in the law's numerator.
     pub numerator: Vec<f64>,
@@ -40,8 +40,8 @@ pub struct Moments {
 }
 
 impl SaturatedLoop {
-    /// Runs the queues and returns their moments. `noise` contains standard normal numbers, a row of
-    /// `queues` numbers for each step. The first `warm_up` steps are not counted.
+    /// Runs the queues and returns their moments. `noise` contains standard normal numbers, a row
+    /// of `queues` numbers for each step. The first `warm_up` steps are not counted.
     pub fn moments(&self, noise: &[f64], queues: usize, warm_up: usize) -> Moments {
         let steps = noise.len() / queues;
         let row = |step: usize| &noise[step * queues..(step + 1) * queues];
@@ -122,7 +122,8 @@ fn add(sums: &mut [f64], weight: f64, values: &[f64]) {
     }
 }
 
-/// Returns the mean and the standard deviation. Sums are taken by rows, which reduces rounding errors.
+/// Returns the mean and the standard deviation. Sums are taken by rows, which reduces rounding
+/// errors.
 fn mean_and_deviation(values: &[f64], row: usize) -> (f64, f64) {
     let count = values.len() as f64;
     let sums = values.chunks(row).map(|row| row.iter().sum::<f64>());
@@ -150,7 +151,8 @@ mod tests {
         }
     }
 
-    /// Returns pseudo-random numbers of mean 0 and variance 1: sines of quadratically growing phases.
+    /// Returns pseudo-random numbers of mean 0 and variance 1: sines of quadratically growing
+    /// phases.
     fn noise(count: u32) -> Vec<f64> {
         let turn =
             |k: u32| 2.0_f64.sqrt() * (f64::from(k) * f64::from(k) * 1.618_033_988_749).sin();

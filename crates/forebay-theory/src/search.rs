@@ -8,8 +8,9 @@ use forebay_units::{Bytes, Rate, Span, Value};
 
 use crate::linear::OperatingPoint;
 
-/// The smallest window for which the linear model holds. With fewer packets in flight, timeouts cost
-/// more than about a tenth of a flow's throughput (Padhye et al. 1998, eq. 30, with an RTO of 1.5 R).
+/// The smallest window for which the linear model holds. With fewer packets in flight, timeouts
+/// cost more than about a tenth of a flow's throughput (Padhye et al. 1998, eq. 30, with an RTO of
+/// 1.5 R).
 pub const LEAST_WINDOW_PKTS: f64 = 10.0;
 
 /// One link with one load.
@@ -59,8 +60,8 @@ impl Conditions {
         extremes(self.all.iter().map(|at| at.rtt_s))
     }
 
-    /// Returns the number of flows that can have a window of [`LEAST_WINDOW_PKTS`] with this queue: at
-    /// least one.
+    /// Returns the number of flows that can have a window of [`LEAST_WINDOW_PKTS`] with this queue:
+    /// at least one.
     pub fn active_flows(&self, at: &Condition, queue_pkts: f64) -> f64 {
         let pipe_pkts = self.capacity_pkts_per_s(at) * at.rtt_s + queue_pkts;
         f64::from(at.flows).min((pipe_pkts / LEAST_WINDOW_PKTS).max(1.0))
@@ -71,8 +72,8 @@ impl Conditions {
         Axis::new("target", 5.0, (0.5 * self.buffer_pkts).max(6.0))
     }
 
-    /// Returns the axis of set-points as queuing delays in seconds: those of [`target`](Self::target) on
-    /// the fastest link, for which every link has enough buffer.
+    /// Returns the axis of set-points as queuing delays in seconds: those of
+    /// [`target`](Self::target) on the fastest link, for which every link has enough buffer.
     pub fn delay(&self) -> Axis {
         let (target, (_, fastest)) = (self.target(), self.capacities_pkts_per_s());
         Axis::new("delay", target.low / fastest, target.high / fastest)
@@ -99,8 +100,8 @@ impl Conditions {
         Axis::new("k_p", 0.1 * low, 3.0 * high)
     }
 
-    /// Returns the axis of zeros of a PI controller, K_I/K_P in rad/s: the plant's poles, and slower
-    /// ones.
+    /// Returns the axis of zeros of a PI controller, K_I/K_P in rad/s: the plant's poles, and
+    /// slower ones.
     pub fn zero(&self) -> Axis {
         let poles = |point: OperatingPoint| [point.tcp_pole(), point.queue_pole()];
         let (low, high) = extremes(self.points().flat_map(poles));
@@ -113,15 +114,15 @@ impl Conditions {
         Axis::new("lead", 1e-3 * longest_s, longest_s)
     }
 
-    /// Returns the axis of weights of an arrival in an average, from an average over ten seconds on the
-    /// fastest link to one over half a millisecond on the slowest; at most 0.5.
+    /// Returns the axis of weights of an arrival in an average, from an average over ten seconds on
+    /// the fastest link to one over half a millisecond on the slowest; at most 0.5.
     pub fn weight(&self) -> Axis {
         let (slowest, fastest) = self.capacities_pkts_per_s();
         Axis::new("w_q", 0.1 / fastest, (2000.0 / slowest).min(0.5))
     }
 
-    /// Returns the axis of round-trip times that a self-tuning law assumes, in seconds: those of the
-    /// range, without and with a queue.
+    /// Returns the axis of round-trip times that a self-tuning law assumes, in seconds: those of
+    /// the range, without and with a queue.
     pub fn own_rtt(&self) -> Axis {
         let (shortest_s, longest_s) = self.rtts_s();
         let (_, fastest) = self.capacities_pkts_per_s();
@@ -212,8 +213,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// Creates a space. `settings` converts a point to parameters; `queue_pkts` returns the approximate
-    /// equilibrium queue.
+    /// Creates a space. `settings` converts a point to parameters; `queue_pkts` returns the
+    /// approximate equilibrium queue.
     pub fn new(
         axes: impl Into<Vec<Axis>>,
         queue_pkts: impl Fn(&Point) -> f64 + Send + Sync + 'static,
@@ -235,8 +236,8 @@ impl Space {
         Space::new(axes, |x| x["target"], settings)
     }
 
-    /// Adds the parameters that the law adapts by itself, as a function of a point, a condition and the
-    /// number of active flows.
+    /// Adds the parameters that the law adapts by itself, as a function of a point, a condition and
+    /// the number of active flows.
     #[must_use]
     pub fn adapting(
         self,
@@ -266,7 +267,8 @@ impl Space {
         (self.queue_pkts)(&self.point(values))
     }
 
-    /// Returns the parameters that the law adapts by itself under a condition with `flows` active flows.
+    /// Returns the parameters that the law adapts by itself under a condition with `flows` active
+    /// flows.
     pub fn adapted(&self, values: &[f64], at: &Condition, flows: f64) -> Settings {
         self.adapted
             .as_ref()
@@ -279,8 +281,8 @@ pub fn number(x: f64) -> Value {
     Value::Number(digits(x, 6))
 }
 
-/// Returns the gains `a` and `b` of a law whose integral gain is their difference, rounded so that the
-/// difference keeps six digits.
+/// Returns the gains `a` and `b` of a law whose integral gain is their difference, rounded so that
+/// the difference keeps six digits.
 pub fn gains(a: f64, b: f64) -> (Value, Value) {
     let cancelled = ((a / (a - b).abs()).log10().ceil()).clamp(0.0, 9.0);
     let precision = 6 + forebay_units::cast::whole_u32(cancelled) as usize;
@@ -306,8 +308,9 @@ fn digits(x: f64, precision: usize) -> f64 {
     text.parse().unwrap_or(x)
 }
 
-/// Returns the search space of PI control of the queuing delay: its target, its gain `beta` from `low`
-/// over the longest to `high` over the shortest round-trip time, and the zero, which gives `alpha`.
+/// Returns the search space of PI control of the queuing delay: its target, its gain `beta` from
+/// `low` over the longest to `high` over the shortest round-trip time, and the zero, which gives
+/// `alpha`.
 pub fn pi_on_delay(conditions: &Conditions, interval: Span, low: f64, high: f64) -> Search {
     let interval_s = interval.as_secs_f64();
     let middle = conditions.capacity_pkts_per_s(&conditions.middle);

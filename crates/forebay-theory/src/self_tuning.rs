@@ -1,11 +1,11 @@
 //! The stability of self-tuning laws (staqm theorem 1).
 
-/// Returns the time constant of the load estimate, 1/K_rc, below which self-tuning PI is unstable (staqm
-/// theorem 1, figure 11): at which s³ + s²/R + (g/R²)(s + K_rc)e^{−sR} has a root s = jx/R, with
-/// g = β√(β²+1).
+/// Returns the time constant of the load estimate, 1/K_rc, below which self-tuning PI is unstable
+/// (staqm theorem 1, figure 11): at which s³ + s²/R + (g/R²)(s + K_rc)e^{−sR} has a root s = jx/R,
+/// with g = β√(β²+1).
 ///
-/// Its real and imaginary parts give g = x·sin x + x²·cos x and K_rc·R = (x²·cos x − x³·sin x)/g. The
-/// result is infinite if no time constant is long enough because PI's own loop is unstable.
+/// Its real and imaginary parts give g = x·sin x + x²·cos x and K_rc·R = (x²·cos x − x³·sin x)/g.
+/// The result is infinite if no time constant is long enough because PI's own loop is unstable.
 ///
 /// In staqm eq. (5) a new gain also rescales the integral. PI's difference form does not, so near
 /// equilibrium the estimate has no effect on the loop, and the bound is conservative.

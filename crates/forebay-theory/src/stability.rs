@@ -1,8 +1,8 @@
 //! Stability by the Nyquist criterion: the number of encirclements of zero by 1 + L.
 //!
-//! The contour of s follows the imaginary axis upwards. It passes poles at zero on their right, by a
-//! quarter of a circle that starts on the real axis, so that law and plant may contain any number of
-//! integrators.
+//! The contour of s follows the imaginary axis upwards. It passes poles at zero on their right, by
+//! a quarter of a circle that starts on the real axis, so that law and plant may contain any number
+//! of integrators.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -56,9 +56,9 @@ impl Loop {
             count += self.zeros_minus_poles(&inner, None, quiet_from(&response, self))?;
         }
         if let Some(sampler) = &self.sampler {
-            // A closed-loop pole of the inner loop is a pole of the outer gain. If it is near the axis,
-            // its narrow peak may lie between two points of the contour, but 1 + d·G turns by half a
-            // circle there.
+            // A closed-loop pole of the inner loop is a pole of the outer gain. If it is near the
+            // axis, its narrow peak may lie between two points of the contour, but 1 + d·G turns by
+            // half a circle there.
             let peaks: Option<&Gain> = if self.hybrid { Some(&inner) } else { None };
             let outer = |s| response.outer(s);
             count += self.zeros_minus_poles(&outer, peaks, PI / sampler.interval_s)?;
@@ -66,9 +66,9 @@ impl Loop {
         Some(count)
     }
 
-    /// Returns the number of zeros minus poles of 1 + L in the right half-plane, from the change of its
-    /// angle along the contour up to the frequency `high`. `peaks` is another gain L' whose 1 + L' must
-    /// not turn by more than [`MAX_TURN`] between two points either.
+    /// Returns the number of zeros minus poles of 1 + L in the right half-plane, from the change of
+    /// its angle along the contour up to the frequency `high`. `peaks` is another gain L' whose 1 +
+    /// L' must not turn by more than [`MAX_TURN`] between two points either.
     fn zeros_minus_poles(&self, gain: &Gain, peaks: Option<&Gain>, high: f64) -> Option<i32> {
         let evaluate = |s: Complex64| {
             let second = peaks.map_or(Complex64::ONE, |gain| gain(s));
@@ -113,8 +113,9 @@ impl Loop {
         Some(count.round() as i32)
     }
 
-    /// Returns the points of the contour: around poles at zero, from the real axis on; then along the
-    /// imaginary axis, logarithmically, and also evenly where the delay turns a gain that is not small.
+    /// Returns the points of the contour: around poles at zero, from the real axis on; then along
+    /// the imaginary axis, logarithmically, and also evenly where the delay turns a gain that is
+    /// not small.
     fn contour(&self, gain: &Gain, high: f64) -> Vec<Complex64> {
         let size = |omega: f64| gain(Complex64::new(0.0, omega)).norm();
         let mut low = 1e-4 * self.slowest().min(1.0 / self.longest_s()).min(high);
@@ -189,7 +190,8 @@ mod tests {
     use super::*;
     use crate::frequency_response::{Path, Sampler};
 
-    /// Returns a loop with these poles and this delay; without a sampler, the law is a direct gain of 1.
+    /// Returns a loop with these poles and this delay; without a sampler, the law is a direct gain
+    /// of 1.
     fn integrals(gain: f64, poles: &[f64], delay_s: f64, sampler: Option<Sampler>) -> Loop {
         Loop {
             paths: vec![Path {

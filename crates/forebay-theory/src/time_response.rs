@@ -1,5 +1,5 @@
-//! The time response of a linear loop. Each mode of the plant is integrated exactly over steps with a
-//! constant input.
+//! The time response of a linear loop. Each mode of the plant is integrated exactly over steps with
+//! a constant input.
 
 use num_complex::Complex64;
 
@@ -41,8 +41,8 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Returns the deviation of the queue at the steps 0, 1, …, `steps` after a step of size `change`
-    /// at the plant's input.
+    /// Returns the deviation of the queue at the steps 0, 1, …, `steps` after a step of size
+    /// `change` at the plant's input.
     pub fn step_response(&self, change: f64, steps: usize) -> Vec<f64> {
         let mut values = vec![Complex64::ZERO; self.modes.len()];
         let mut queue = vec![0.0; steps + 1];

@@ -1,36 +1,36 @@
-//! The response of TCP's window to signals in linear theory: its equilibrium, and its dynamics around
-//! the equilibrium.
+//! The response of TCP's window to signals in linear theory: its equilibrium, and its dynamics
+//! around the equilibrium.
 //!
-//! A flow sends W packets per round-trip time R, and each is signalled with probability p, so that the
-//! flow receives λ = W·p/R signals per second. As in Hollot et al. (2002), the delay R applies to p
-//! only: the rate at which packets were sent a round trip ago counts as the current rate.
+//! A flow sends W packets per round-trip time R, and each is signalled with probability p, so that
+//! the flow receives λ = W·p/R signals per second. As in Hollot et al. (2002), the delay R applies
+//! to p only: the rate at which packets were sent a round trip ago counts as the current rate.
 
 /// The window dynamics of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowLaw {
     /// The published model of Reno, W' = 1/R − W²p/(2R) (Misra, Gong and Towsley 2000): pW² = 2.
     Reno,
-    /// Reno under independent signals, for which `E[W²]/E[W]²` is 7/6 (Ott, Kemperman and Mathis 1996:
-    /// W = 1.31/√p).
+    /// Reno under independent signals, for which `E[W²]/E[W]²` is 7/6 (Ott, Kemperman and Mathis
+    /// 1996: W = 1.31/√p).
     IndependentReno,
     /// CUBIC (RFC 9438): W(s) = C(s − K)³ + W_max, with fast convergence, s seconds after a signal.
     ///
-    /// The equations of the mean s and W_max (Vardoyan, Hollot and Towsley 2018) have no linear term at
-    /// their equilibrium, s = K, because the curve is flat there. But different flows are at different
-    /// times s. For a population of flows with independent signals at rate λ, the equilibrium mean is
-    /// 1.207·(R/p)^¾ packets; `test_sender_models.py` simulates this population. In the Reno-friendly
-    /// region (section 4.3) pW² = 3/2. Linux counts W_est in whole packets, follows it a round trip
-    /// later, and has half a packet less in flight: together 1½ packets, so that
-    /// W' = α/R − (α/1.5)·W(W + 3)p/R. A flow uses the larger window of both at each moment, so its mean
-    /// is above both where they are similar: (W_cubic⁶ + W_friendly⁶)^⅙.
+    /// The equations of the mean s and W_max (Vardoyan, Hollot and Towsley 2018) have no linear
+    /// term at their equilibrium, s = K, because the curve is flat there. But different flows are
+    /// at different times s. For a population of flows with independent signals at rate λ, the
+    /// equilibrium mean is 1.207·(R/p)^¾ packets; `test_sender_models.py` simulates this
+    /// population. In the Reno-friendly region (section 4.3) pW² = 3/2. Linux counts W_est in whole
+    /// packets, follows it a round trip later, and has half a packet less in flight: together 1½
+    /// packets, so that W' = α/R − (α/1.5)·W(W + 3)p/R. A flow uses the larger window of both at
+    /// each moment, so its mean is above both where they are similar: (W_cubic⁶ + W_friendly⁶)^⅙.
     Cubic,
-    /// DCTCP (RFC 8257; Alizadeh et al. 2011): W' = 1/R − W·α/(2R) and α' = (g/R)(p − α), with marks in
-    /// every round trip: W = 2/p.
+    /// DCTCP (RFC 8257; Alizadeh et al. 2011): W' = 1/R − W·α/(2R) and α' = (g/R)(p − α), with
+    /// marks in every round trip: W = 2/p.
     Dctcp,
-    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control), with α as in DCTCP. A reduction lasts
-    /// for a virtual round-trip time R_v = max(R, 25 ms), and the next one waits for a mark: with x marks
-    /// per R_v, reductions follow every R_v(1 + 1/x). Only unmarked packets increase the window:
-    /// W' = (1 − p)R/R_v² − W·α/(2R_v)·x/(1 + x).
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control), with α as in DCTCP. A reduction
+    /// lasts for a virtual round-trip time R_v = max(R, 25 ms), and the next one waits for a mark:
+    /// with x marks per R_v, reductions follow every R_v(1 + 1/x). Only unmarked packets increase
+    /// the window: W' = (1 − p)R/R_v² − W·α/(2R_v)·x/(1 + x).
     Prague,
 }
 
@@ -39,19 +39,20 @@ const SPREAD: f64 = 7.0 / 6.0;
 
 /// Constants of CUBIC.
 mod cubic {
-    /// The growth of the Reno-friendly window per round trip, 3(1 − β)/(1 + β) (RFC 9438 section 4.3).
+    /// The growth of the Reno-friendly window per round trip, 3(1 − β)/(1 + β) (RFC 9438 section
+    /// 4.3).
     pub const ALPHA: f64 = 9.0 / 17.0;
     /// pW² in the Reno-friendly region (RFC 9438 section 4.3).
     pub const FRIENDLY: f64 = 1.5;
     /// Twice the number of packets by which Linux's window lags behind W_est on average.
     pub const LAG_PKTS: f64 = 3.0;
-    /// W/(R/p)^¾ of the mean of flows on the cubic curve, in packets and seconds. RFC 9438 eq. (5) has
-    /// 1.054 for one flow with evenly spaced signals.
+    /// W/(R/p)^¾ of the mean of flows on the cubic curve, in packets and seconds. RFC 9438 eq. (5)
+    /// has 1.054 for one flow with evenly spaced signals.
     pub const PLATEAU: f64 = 1.207;
-    /// The numerator of the dynamics of the mean, from n0 up: −δW/W per δp/p is
-    /// (n2·x² + n1·x + n0)/(x³ + d2·x² + d1·x + d0) with x = s/λ. n2 = (1 − β)`E[W²]/E[W]²` is the
-    /// immediate effect of a signal, and n0/d0 = 3/4. The rest is fitted to the step response of the
-    /// population, with an error of 0.3 %.
+    /// The numerator of the dynamics of the mean, from n0 up: −δW/W per δp/p is (n2·x² + n1·x +
+    /// n0)/(x³ + d2·x² + d1·x + d0) with x = s/λ. n2 = (1 − β)`E[W²]/E[W]²` is the immediate effect
+    /// of a signal, and n0/d0 = 3/4. The rest is fitted to the step response of the population,
+    /// with an error of 0.3 %.
     pub const NUMERATOR: [f64; 3] = [2.6, 0.9103, 0.3819];
     /// The denominator of the dynamics of the mean, from d0 up.
     pub const DENOMINATOR: [f64; 3] = [3.4667, 5.541, 4.340];
@@ -63,7 +64,8 @@ mod cubic {
     pub const NEGLIGIBLE: f64 = 0.02;
 }
 
-/// The gain g of the estimate of the fraction of marks (RFC 8257 section 4.2, and the draft of Prague).
+/// The gain g of the estimate of the fraction of marks (RFC 8257 section 4.2, and the draft of
+/// Prague).
 const ESTIMATE_GAIN: f64 = 1.0 / 16.0;
 /// The round-trip time of Prague to which shorter ones are extended virtually.
 const REFERENCE_RTT_S: f64 = 0.025;
@@ -109,8 +111,8 @@ impl WindowLaw {
         WindowLaw::ALL.into_iter().find(|law| law.name() == name)
     }
 
-    /// Returns the response of the same sender to drops. Senders that respond to the fraction of marks
-    /// halve their window after a loss (RFC 8257 section 3.5).
+    /// Returns the response of the same sender to drops. Senders that respond to the fraction of
+    /// marks halve their window after a loss (RFC 8257 section 3.5).
     #[must_use]
     pub const fn on_drops(self) -> WindowLaw {
         match self {
@@ -119,8 +121,8 @@ impl WindowLaw {
         }
     }
 
-    /// Returns the sender's smallest window in packets. Prague paces windows below two packets, down to
-    /// 100 kbit/s.
+    /// Returns the sender's smallest window in packets. Prague paces windows below two packets,
+    /// down to 100 kbit/s.
     pub const fn least_pkts(self) -> f64 {
         match self {
             WindowLaw::Reno | WindowLaw::IndependentReno | WindowLaw::Prague => 0.0,
@@ -196,15 +198,15 @@ fn friendly_part(p: f64) -> f64 {
     (cubic::FRIENDLY / p + half * half).sqrt() - half
 }
 
-/// Returns the fraction of CUBIC's mean window that is due to the cubic curve; the rest is due to the
-/// Reno-friendly region.
+/// Returns the fraction of CUBIC's mean window that is due to the cubic curve; the rest is due to
+/// the Reno-friendly region.
 pub fn cubic_share(p: f64, rtt_s: f64) -> f64 {
     let ratio = cubic_part(p, rtt_s) / friendly_part(p);
     1.0 / (1.0 + ratio.powi(-cubic::MEAN_EXPONENT))
 }
 
-/// Returns the dynamics of both regions in parallel, weighted by their fractions. On the cubic curve,
-/// which does not depend on the round-trip time, a longer RTT acts like a lower p.
+/// Returns the dynamics of both regions in parallel, weighted by their fractions. On the cubic
+/// curve, which does not depend on the round-trip time, a longer RTT acts like a lower p.
 fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     let share = match cubic_share(p, rtt_s) {
         share if share < cubic::NEGLIGIBLE => 0.0,
@@ -230,8 +232,8 @@ fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     }
 }
 
-/// Returns the dynamics of a window whose W' has these derivatives by W, α, p and R, with an estimate α
-/// of the fraction of marks that is updated every `round_s`.
+/// Returns the dynamics of a window whose W' has these derivatives by W, α, p and R, with an
+/// estimate α of the fraction of marks that is updated every `round_s`.
 fn estimated_motion(by_w: f64, by_alpha: f64, by_p: f64, by_rtt: f64, round_s: f64) -> Motion {
     let g = ESTIMATE_GAIN / round_s;
     Motion {
@@ -266,8 +268,9 @@ fn prague_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
         by_rtt,
         virtual_s,
     );
-    // With a short round-trip time, the equilibrium of W/R depends on p only, so the queue is a pure
-    // integrator. A further lag of R would make the loop oscillate, and ACK clocking has no such lag.
+    // With a short round-trip time, the equilibrium of W/R depends on p only, so the queue is a
+    // pure integrator. A further lag of R would make the loop oscillate, and ACK clocking has no
+    // such lag.
     Motion {
         clocked: rtt_s < virtual_s,
         ..motion

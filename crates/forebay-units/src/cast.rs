@@ -21,7 +21,8 @@ pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
 
-/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most `usize::MAX`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most
+/// `usize::MAX`.
 #[inline]
 #[must_use]
 pub const fn whole_usize(x: f64) -> usize {

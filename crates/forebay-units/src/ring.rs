@@ -45,7 +45,8 @@ impl<T: Copy> Ring<T> {
         self.slots.get(at)
     }
 
-    /// Returns the first values that are contiguous in memory: at least one, unless the queue is empty.
+    /// Returns the first values that are contiguous in memory: at least one, unless the queue is
+    /// empty.
     #[inline(always)]
     pub fn front(&self) -> &[T] {
         let first = self.popped & self.slots.len().wrapping_sub(1);
@@ -85,8 +86,8 @@ impl<T: Copy> Ring<T> {
         last
     }
 
-    /// Removes and returns the value at `position`, counted from the first. The values before it move
-    /// by one slot.
+    /// Removes and returns the value at `position`, counted from the first. The values before it
+    /// move by one slot.
     pub fn remove(&mut self, position: usize) -> Option<T> {
         let value = *self.get(position)?;
         let mask = self.slots.len().wrapping_sub(1);

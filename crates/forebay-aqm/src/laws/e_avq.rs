@@ -44,9 +44,9 @@ params! {
         /// Learning rate of the gain.
         eta_4: f64 = 1e-18, 0.0 => 1.0;
         /// Time over which the arrival rate is measured; the neuron acts at the first arrival after
-        /// it. Zero: it acts at every arrival, with the rate of one gap. The paper does not give this
-        /// time. A step moves C̃ by about twice the error, so the time must be long compared with
-        /// TCP's response.
+        /// it. Zero: it acts at every arrival, with the rate of one gap. The paper does not give
+        /// this time. A step moves C̃ by about twice the error, so the time must be long compared
+        /// with TCP's response.
         window: Span = Span::from_secs(1), 0.0 => 60.0;
         /// Initial virtual capacity, as a fraction of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
@@ -130,8 +130,8 @@ impl Law for EAvq {
 
 impl FluidLaw for EAvq {}
 
-/// The PID neuron after its last step: the values that the paper writes with index k while it computes
-/// those at t.
+/// The PID neuron after its last step: the values that the paper writes with index k while it
+/// computes those at t.
 struct Neuron {
     weights: [f64; 3],
     gain: f64,
@@ -170,8 +170,8 @@ impl Neuron {
         })
     }
 
-    /// Returns the change of the virtual capacity for this error. `capacity` is C̃(k), the result of
-    /// the last step after limiting.
+    /// Returns the change of the virtual capacity for this error. `capacity` is C̃(k), the result
+    /// of the last step after limiting.
     fn step(&mut self, error: f64, capacity: f64) -> f64 {
         let dot = |w: [f64; 3], x: [f64; 3]| w[0] * x[0] + w[1] * x[1] + w[2] * x[2];
         let [error_1, change_1, _] = self.inputs;

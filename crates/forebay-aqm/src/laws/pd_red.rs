@@ -192,8 +192,9 @@ impl LinearLaw for PdRedParams {
         })
     }
 
-    /// The paper has no design rule. Here, RED's slope and the controller's path form a PI controller
-    /// of the average and get PI's gains. The average is made at least ten times as fast as the loop.
+    /// The paper has no design rule. Here, RED's slope and the controller's path form a PI
+    /// controller of the average and get PI's gains. The average is made at least ten times as fast
+    /// as the loop.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);

@@ -159,9 +159,9 @@ impl LinuxQdisc for Pi2Params {
     }
 }
 
-/// Returns the argument of tc for a gain, and the gain that the kernel then applies. tc converts the
-/// argument to multiples of 1/256, and `dualpi2_scale_alpha_beta` (sch_dualpi2.c) converts these to
-/// multiples of 10⁹/(64·2³²).
+/// Returns the argument of tc for a gain, and the gain that the kernel then applies. tc converts
+/// the argument to multiples of 1/256, and `dualpi2_scale_alpha_beta` (sch_dualpi2.c) converts
+/// these to multiples of 10⁹/(64·2³²).
 fn linux_gain(gain: f64) -> (f64, f64) {
     let unit = 1e9 / 64.0 / 2.0f64.powi(32);
     let applied = |parts: f64| (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
@@ -349,8 +349,8 @@ mod tests {
         }
     }
 
-    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32 bits,
-    /// and gains in integer multiples of 2^-32 per 64 ns.
+    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32
+    /// bits, and gains in integer multiples of 2^-32 per 64 ns.
     struct Kernel {
         alpha: i64,
         beta: i64,

@@ -101,8 +101,8 @@ pub struct Placement {
     pub k_d: f64,
 }
 
-/// Places the poles by the rule of Ryu and Rump (pi-pd section 4.1). `overshoot` is a fraction of the
-/// step, in (0, 1); the paper's time constant is R/2.
+/// Places the poles by the rule of Ryu and Rump (pi-pd section 4.1). `overshoot` is a fraction of
+/// the step, in (0, 1); the paper's time constant is R/2.
 ///
 /// A PD part places the poles for the overshoot and the time constant. A PI part in series removes
 /// the steady-state error.

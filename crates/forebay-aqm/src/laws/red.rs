@@ -1,4 +1,5 @@
-//! RED of Floyd and Jacobson, with the later options `gentle` and `wait`, as implemented in ns-2.35.
+//! RED of Floyd and Jacobson, with the later options `gentle` and `wait`, as implemented in
+//! ns-2.35.
 
 use forebay_linux_tc::fixed_point::{self, Field, FixedPointLaw, Twin};
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
@@ -38,14 +39,14 @@ params! {
         max_p: f64 = 0.1, 1e-12 => 1.0;
         /// Weight of an arrival in the average.
         w_q: f64 = 0.002, 1e-12 => 1.0;
-        /// Above max_th, let the probability rise linearly to 1 at twice max_th instead of jumping to
-        /// 1.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th instead of jumping
+        /// to 1.
         gentle: bool = true;
-        /// Space signals by at least 1/p packets: the spacing is uniform on [1/p, 2/p]. Otherwise it
-        /// is uniform on [1, 1/p], so that signals are three times as frequent.
+        /// Space signals by at least 1/p packets: the spacing is uniform on [1/p, 2/p]. Otherwise
+        /// it is uniform on [1, 1/p], so that signals are three times as frequent.
         wait: bool = true;
-        /// Mark ECN-capable packets even above max_th (twice max_th if gentle). Otherwise every packet
-        /// is dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
+        /// Mark ECN-capable packets even above max_th (twice max_th if gentle). Otherwise every
+        /// packet is dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
         mark_above: bool = false;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
@@ -307,8 +308,8 @@ impl RedParams {
     }
 }
 
-/// Returns the smallest burst, in packets, for which tc chooses the weight 2^-`log`; `None` if there is
-/// none. tc chooses the smallest weight that keeps the average of a burst below `min`
+/// Returns the smallest burst, in packets, for which tc chooses the weight 2^-`log`; `None` if
+/// there is none. tc chooses the smallest weight that keeps the average of a burst below `min`
 /// (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI).
 fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
     let log_of = |burst: u32| {
@@ -338,8 +339,8 @@ pub struct Red {
     scale: Scale,
     /// The average from which on every packet is dropped.
     full_pkts: f64,
-    /// The slope above max_th in gentle mode, computed from the initial max_p. ns-2.35 does not update
-    /// it when max_p adapts; the resulting jump is visible in its runs of adaptive RED.
+    /// The slope above max_th in gentle mode, computed from the initial max_p. ns-2.35 does not
+    /// update it when max_p adapts; the resulting jump is visible in its runs of adaptive RED.
     gentle_slope: f64,
     /// The probability at max_th.
     pub max_p: f64,
@@ -504,7 +505,8 @@ impl Law for Red {
 }
 
 impl FluidLaw for Red {
-    /// Updates the average. The count of arrivals since the last signal does not affect the intensity.
+    /// Updates the average. The count of arrivals since the last signal does not affect the
+    /// intensity.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         let in_unit = self.scale.packet_pkts(step.packet.bytes);
         let in_units = FluidStep {

@@ -1,5 +1,5 @@
-//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI whose gains are redesigned on-line
-//! for the estimated capacity and load.
+//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI whose gains are redesigned
+//! on-line for the estimated capacity and load.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
@@ -30,7 +30,8 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
 .with_search(StpiParams::search);
 
 params! {
-    /// STPI. The defaults are those of staqm section II, and the time constants of its simulation 1.
+    /// STPI. The defaults are those of staqm section II, and the time constants of its simulation
+    /// 1.
     pub struct StpiParams {
         /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(175.0), 0.0 => 1e9;
@@ -73,9 +74,9 @@ impl Design<Periodic<QueueControl>> for PiDesign {
         pi.probability()
     }
 
-    /// Sets the gains of p = K_i·x + K_p·(q − q_ref), staqm eq. (3); in eq. (5) q_ref is missing. In
-    /// PI's difference form new gains act on later steps only, while eq. (5) taken literally would
-    /// also rescale the integral x.
+    /// Sets the gains of p = K_i·x + K_p·(q − q_ref), staqm eq. (3); in eq. (5) q_ref is missing.
+    /// In PI's difference form new gains act on later steps only, while eq. (5) taken literally
+    /// would also rescale the integral x.
     fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<QueueControl>) {
         pi.controller.gains = self.coefficients(point);
     }
@@ -169,8 +170,8 @@ impl ConfiguredLaw for StpiParams {
 }
 
 impl LinearLaw for StpiParams {
-    /// PI with the design for the equilibrium values of the estimates. Small changes of the estimates
-    /// have no first-order effect, because they multiply a small error.
+    /// PI with the design for the equilibrium values of the estimates. Small changes of the
+    /// estimates have no first-order effect, because they multiply a small error.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let design = PiDesign {

@@ -186,8 +186,8 @@ impl ConfiguredLaw for StredParams {
 }
 
 impl LinearLaw for StredParams {
-    /// RED with the design for the equilibrium values of the estimates, and the inner loop through the
-    /// load estimate: by staqm eq. (6) p follows θ_rc, which follows p.
+    /// RED with the design for the equilibrium values of the estimates, and the inner loop through
+    /// the load estimate: by staqm eq. (6) p follows θ_rc, which follows p.
     ///
     /// The estimate uses p_b, which with `wait` is 1.5 times the probability that TCP sees. θ_rc is
     /// therefore too high by √1.5 and L_red by 1.5, so that the slope that TCP sees is the designed

@@ -192,8 +192,8 @@ impl Kernel {
     }
 }
 
-/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random numbers. Returns
-/// the number of signals, and the highest probability.
+/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random
+/// numbers. Returns the number of signals, and the highest probability.
 fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, f64) {
     let params = PieParams {
         estimator: match dq_rate_estimator {
