@@ -1,24 +1,26 @@
-//! What was measured, as of any run.
+//! Metrics of a run.
 
 use std::io;
 
 use forebay_scenario::Scenario;
 use forebay_trace::{Metrics, Trace, TrafficMetrics};
 
-/// The metrics of a run, over the window that the scenario measures.
+/// The metrics of a run over the measurement window of the scenario.
 pub struct Report {
-    /// Of the bottleneck.
+    /// The metrics of the bottleneck.
     pub metrics: Metrics,
-    /// What each traffic got that crosses it, by its label; external traffic is one of them. Empty
-    /// where there is one alone: `metrics` has it.
+    /// The metrics of each traffic that crosses the bottleneck, external traffic included, by
+    /// label. Empty where there is only one, to which `metrics` applies.
     pub traffic: Vec<(String, TrafficMetrics)>,
-    /// All that was observed.
+    /// The trace of the bottleneck.
     pub trace: Trace,
-    /// The first error with which a file of a [recording](crate::Network::record) could not be written.
+    /// The first error with which a file of a [recording](crate::Network::record) could not be
+    /// written.
     pub recording: io::Result<()>,
 }
 
 impl Report {
+    /// Returns the report of a trace.
     pub(crate) fn of(
         trace: Trace,
         scenario: &Scenario,
@@ -30,25 +32,27 @@ impl Report {
         Report {
             metrics: Metrics::of(&trace, target_pkts),
             traffic: traffic
-                .map(|it| (label(it.traffic), TrafficMetrics::of(it, &trace)))
+                .map(|part| (label(part.traffic), TrafficMetrics::of(part, &trace)))
                 .collect(),
             trace,
             recording,
         }
     }
 
-    /// A metric of the bottleneck by its name, such as `delay_p95_s` (docs/reference/metrics.md).
+    /// Returns a metric of the bottleneck by its name, such as `delay_p95_s`; `None` for an unknown
+    /// name. docs/reference/metrics.md defines the metrics.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let fields = self.metrics.fields();
-        let found = fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, value)| *value)
+        let metric = fields.iter().find(|(field, _)| *field == name);
+        metric.map(|(_, value)| *value)
     }
 
-    /// A metric of the traffic with this label, such as `goodput_bps`.
+    /// Returns a metric of the traffic with this label, such as `goodput_bps`; `None` for
+    /// an unknown label or name.
     pub fn traffic_metric(&self, label: &str, name: &str) -> Option<f64> {
-        let (_, metrics) = self.traffic.iter().find(|(of, _)| of == label)?;
+        let (_, metrics) = self.traffic.iter().find(|(traffic, _)| traffic == label)?;
         let fields = metrics.fields();
-        let found = fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, value)| *value)
+        let metric = fields.iter().find(|(field, _)| *field == name);
+        metric.map(|(_, value)| *value)
     }
 }
