@@ -23,7 +23,7 @@ use forebay_fluid::Model;
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{LinkView, Metrics, RunTrace};
 use forebay_units::{ParamError, Stop, Time};
 
 pub use jobs::{fluid_jobs, jobs, Key};
@@ -92,13 +92,13 @@ impl Control {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
-    pub trace: Trace,
-    pub metrics: Metrics,
-    /// Of each of `trace.others`.
-    pub others: Vec<Metrics>,
-    /// User CPU time that this run took; NaN where the system does not tell it of a thread.
+    /// What the run observed.
+    pub trace: RunTrace,
+    /// The metrics of each link's queue, in the order of `trace.links`.
+    pub metrics: Vec<Metrics>,
+    /// The user CPU time of this run in s; NaN if the system does not count it by thread.
     pub user_cpu_s: f64,
 }
 
@@ -301,15 +301,18 @@ impl Shared {
         };
         Ok(Some(Outcome {
             user_cpu_s: user_cpu_s().map_err(Failure::ours)? - start_s,
-            metrics: Metrics::of(&trace, *target_pkts),
-            others: others(scenario, &trace, *target_pkts),
+            metrics: metrics(scenario, &trace, *target_pkts),
             trace,
         }))
     }
 }
 
 /// As `forebay_sim::run` does, by the fluid model.
-fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Trace>, ParamError> {
+fn fluid(
+    scenario: &Scenario,
+    model: &Model,
+    watch: &Watch,
+) -> Result<Option<RunTrace>, ParamError> {
     let trace = forebay_fluid::run_while(model, |now| {
         watch.set_now(now);
         !watch.cancel.load(Relaxed)
@@ -317,13 +320,13 @@ fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Tra
     Ok(trace.map(|trace| forebay_fluid::observed(scenario, model, &trace)))
 }
 
-/// Metrics of the other links. One with a law of its own has that law's set-point, if any.
-fn others(scenario: &Scenario, trace: &Trace, target_pkts: Option<f64>) -> Vec<Metrics> {
-    let of = |(link, trace): (&Link, &Trace)| match &link.law {
-        Some(own) => Metrics::of(trace, own.target_pkts(&scenario.site_of(link))),
-        None => Metrics::of(trace, target_pkts),
+/// Returns the metrics of each link. A link with a law of its own has the set-point of that law.
+fn metrics(scenario: &Scenario, trace: &RunTrace, target_pkts: Option<f64>) -> Vec<Metrics> {
+    let of = |(link, view): (&Link, LinkView)| match &link.law {
+        Some(own) => Metrics::of(view, own.target_pkts(&scenario.site_of(link))),
+        None => Metrics::of(view, target_pkts),
     };
-    scenario.links.iter().zip(&trace.others).map(of).collect()
+    scenario.links.iter().zip(trace.views()).map(of).collect()
 }
 
 /// User CPU time of the calling thread; NaN where the system counts only that of processes.

@@ -96,7 +96,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     advance(&mut port, end);
     at_once.into_iter().for_each(keep);
     port.sample(end, None);
-    let samples = port.bottleneck.record.recorder.finish(Vec::new()).samples;
+    let samples = port.bottleneck.record.recorder.finish("link").samples;
     let sum = |column: &[u32]| column.iter().map(|n| u64::from(*n)).sum();
     outcome.early = sum(&samples.early_drops);
     outcome.forced = sum(&samples.forced_drops);

@@ -48,6 +48,7 @@ pub use model::*;
 pub use offered::Offered;
 pub use options::{set_value, Options, Own};
 pub use parse::{files, parse, prototypes, Experiment, Inputs, Point, Reading};
+pub use path::link_path;
 pub use range::Range;
 pub use relink::{LinkPlace, Relink};
 pub use schema::schema;

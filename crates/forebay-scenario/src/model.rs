@@ -25,10 +25,10 @@ pub struct Scenario {
     pub target: Option<SetPoint>,
     /// Samples have the packets in flight of a mean flow of ftp.
     pub windows: bool,
-    /// The link under test: metrics are taken here.
-    pub bottleneck: Link,
-    /// The other links with a queue. With the bottleneck first, links are numbered from 0.
+    /// The links with a queue, by number: `[bottleneck]`, and then each `[[link]]`.
     pub links: Vec<Link>,
+    /// The number of the link under test, `[bottleneck]`: a run's metrics are those of its queue.
+    pub tested: usize,
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
@@ -476,31 +476,35 @@ impl Scenario {
             .unwrap_or(Bytes(1000))
     }
 
-    /// Every link, the bottleneck first.
-    pub fn all_links(&self) -> impl Iterator<Item = &Link> {
-        std::iter::once(&self.bottleneck).chain(&self.links)
+    /// Returns the link under test.
+    pub fn tested_link(&self) -> &Link {
+        &self.links[self.tested]
     }
 
     /// The nodes that the data of `traffic` passes, in order.
     pub fn nodes(&self, traffic: &Traffic) -> Vec<&str> {
-        let links: Vec<&Link> = self.all_links().collect();
-        let first = links[traffic.path[0]].from.as_str();
-        let others = traffic.path.iter().map(|link| links[*link].to.as_str());
+        let first = self.links[traffic.path[0]].from.as_str();
+        let others = traffic
+            .path
+            .iter()
+            .map(|&link| self.links[link].to.as_str());
         std::iter::once(first).chain(others).collect()
     }
 
     /// Number of the link that joins the ends of `link` the other way.
     pub fn opposite(&self, link: usize) -> Option<usize> {
         let ends = |link: &Link| (link.from.clone(), link.to.clone());
-        let (from, to) = ends(self.all_links().nth(link)?);
-        self.all_links()
+        let (from, to) = ends(self.links.get(link)?);
+        self.links
+            .iter()
             .position(|other| other.from == to && other.to == from)
     }
 
-    /// The queues that the law under test acts on, in order of their links: the bottleneck, and
-    /// each link without a law of its own.
-    pub fn tested(&self) -> Vec<QueueSite> {
-        self.all_links()
+    /// Returns the queues that the law under test acts on, in order of their links: those of the
+    /// links without a law of their own.
+    pub fn tested_queues(&self) -> Vec<QueueSite> {
+        self.links
+            .iter()
             .filter(|link| link.law.is_none())
             .map(|link| self.queue_site(link))
             .collect()
@@ -511,9 +515,9 @@ impl Scenario {
         self.target.map(|target| self.site().pkts(target))
     }
 
-    /// The bottleneck, where the law is put.
+    /// Returns the queue of the link under test as its law sees it.
     pub fn site(&self) -> Site {
-        self.site_of(&self.bottleneck)
+        self.site_of(self.tested_link())
     }
 
     /// Where a law acts at `link`.

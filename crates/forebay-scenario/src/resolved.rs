@@ -198,12 +198,13 @@ impl Canonical for Scenario {
             sample,
             target,
             windows,
-            bottleneck,
             links,
+            tested,
             traffic,
             changes,
             kernel,
         } = self;
+        let untested = (0..).zip(links).filter(|(number, _)| number != tested);
         table([
             ("duration", duration.canonical()),
             ("measure.start", measure_start.canonical()),
@@ -211,8 +212,11 @@ impl Canonical for Scenario {
             ("sample", sample.canonical()),
             ("target", target.canonical()),
             ("windows", windows.canonical()),
-            ("bottleneck", bottleneck.canonical()),
-            ("link", links.canonical()),
+            ("bottleneck", links[*tested].canonical()),
+            (
+                "link",
+                Value::List(untested.map(|(_, link)| link.canonical()).collect()),
+            ),
             ("traffic", traffic.canonical()),
             ("at", changes.canonical()),
             ("kernel", kernel.canonical()),

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use crate::measures::{class_metric, Measure, MS, PERCENT};
 use crate::named_numbers::named_numbers;
 use crate::recorder::delays;
-use crate::Trace;
+use crate::LinkTrace;
 
 /// What one class met.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl ClassTrace {
         }
     }
 
-    /// Bins of the queuing delay, as [`Trace::delay_bins`] has them.
+    /// Returns the non-empty bins of the queuing delay like [`LinkTrace::delay_bins`].
     pub fn delay_bins(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         crate::bins(&self.delay_ns)
     }
@@ -51,8 +51,8 @@ named_numbers! {
 }
 
 impl ClassMetrics {
-    /// Takes the metrics of `class`, a class of `trace`.
-    pub fn of(class: &ClassTrace, trace: &Trace) -> ClassMetrics {
+    /// Computes the metrics of `class`, a class of the queue of `link`.
+    pub fn of(class: &ClassTrace, link: &LinkTrace) -> ClassMetrics {
         let left = class.delay_ns.len();
         let ended = (left + class.dropped_packets) as f64;
         let delay_s = |taken: f64| match left {
@@ -61,7 +61,7 @@ impl ClassMetrics {
         };
         let quantile = |it| delay_s(class.delay_ns.value_at_quantile(it) as f64);
         ClassMetrics {
-            packet_share: left as f64 / trace.delay_ns.len() as f64,
+            packet_share: left as f64 / link.delay_ns.len() as f64,
             drop_rate: class.dropped_packets as f64 / ended,
             mark_rate: class.marked_packets as f64 / ended,
             delay_mean_s: delay_s(class.delay_ns.mean()),
@@ -158,7 +158,7 @@ mod tests {
         recorder.dropped(at(5), DropReason::Forced, 0);
         recorder.marked(at(60), 0);
         recorder.marked(at(101), 0);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let [low, classic] = trace.classes.as_slice() else {
             panic!("{:?}", trace.classes)
         };
@@ -181,7 +181,7 @@ mod tests {
         let mut recorder = recorder();
         recorder.tell_apart(&["l4s", "classic"]);
         recorder.departed(at(20), 1000, Span::from_millis(1), 1);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let m = ClassMetrics::of(&trace.classes[0], &trace);
         assert_eq!(m.packet_share, 0.0);
         assert!([m.delay_mean_s, m.delay_p50_s, m.drop_rate]
@@ -202,7 +202,7 @@ mod tests {
             recorder.tell_apart(names);
             recorder.departed(at(20), 1000, Span::from_millis(1), 0);
         }
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let seen = trace.classes.iter().map(|it| (it.name, it.delay_ns.len()));
         let want = [("l4s", 2), ("classic", 0), ("sparse", 1), ("bulk", 0)];
         assert_eq!(seen.collect::<Vec<_>>(), want);
@@ -213,7 +213,7 @@ mod tests {
     fn the_registry_names_every_metric_in_order() {
         let mut recorder = recorder();
         recorder.tell_apart(&["a", "b"]);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let taken = ClassMetrics::of(&trace.classes[0], &trace);
         let named = CLASS_METRICS.iter().map(|metric| metric.name);
         assert!(named.eq(taken.fields().map(|(name, _)| name)));

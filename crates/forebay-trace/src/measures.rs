@@ -7,7 +7,7 @@ use std::ops::Range;
 use forebay_units::cast::whole_usize;
 use forebay_units::{Span, Time};
 
-use crate::{ClassMetrics, Metrics, Samples, Trace, TrafficMetrics};
+use crate::{ClassMetrics, LinkTrace, Metrics, Samples, TrafficMetrics};
 
 /// A number that is taken from a run.
 pub struct Measure {
@@ -502,7 +502,7 @@ pub fn rows_in(interval: Span, rows: usize, (start, end): (Time, Time)) -> Range
 
 impl<'a> Part<'a> {
     /// The window of measurement of a trace.
-    pub fn of(trace: &'a Trace, target_pkts: Option<f64>) -> Part<'a> {
+    pub fn of(trace: &'a LinkTrace, target_pkts: Option<f64>) -> Part<'a> {
         let crate::Settings { interval, window } = trace.settings;
         Part {
             columns: &trace.samples,

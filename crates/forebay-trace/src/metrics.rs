@@ -2,10 +2,10 @@
 
 use forebay_units::cast::whole_usize;
 
-use crate::applications;
+use crate::applications::{self, Call, Viewer};
 use crate::measures::{self, Part};
 use crate::named_numbers::named_numbers;
-use crate::Trace;
+use crate::LinkView;
 
 named_numbers! {
     /// Metrics of one run. Rates are per arriving packet.
@@ -47,28 +47,28 @@ named_numbers! {
 }
 
 impl Metrics {
-    /// Takes the metrics of `trace` over its window, QACD against `target_pkts`.
-    pub fn of(trace: &Trace, target_pkts: Option<f64>) -> Metrics {
-        let part = Part::of(trace, target_pkts);
+    /// Computes the metrics of the queue of `link` over its window, with QACD against
+    /// `target_pkts`.
+    pub fn of(link: LinkView<'_>, target_pkts: Option<f64>) -> Metrics {
+        let part = Part::of(&link, target_pkts);
         // A trace has every column of its own.
         let take = |of: fn(&Part) -> Option<f64>| of(&part).unwrap_or(f64::NAN);
-        let delivered: Vec<f64> = trace
-            .flows
-            .iter()
+        let delivered: Vec<f64> = link
+            .flows()
             .map(|flow| flow.delivered_bytes as f64)
             .collect();
         // A sum of nothing is -0.0.
         let total: f64 = delivered.iter().sum::<f64>() + 0.0;
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
-        let (start, end) = trace.settings.window;
-        let window_s = end.since(start).as_secs_f64();
+        let window_s = link.window_s();
         let seconds = |ns: f64| ns / 1e9;
-        let mut took_s: Vec<f64> = trace
-            .transfers
-            .iter()
+        let mut took_s: Vec<f64> = link
+            .transfers()
             .map(|transfer| transfer.took.as_secs_f64())
             .collect();
         took_s.sort_by(f64::total_cmp);
+        let calls: Vec<Call> = link.calls().copied().collect();
+        let viewers: Vec<Viewer> = link.viewers().copied().collect();
 
         Metrics {
             queue_mean_pkts: take(measures::queue_mean_pkts),
@@ -79,18 +79,18 @@ impl Metrics {
             mark_rate: take(measures::mark_rate),
             utilisation: take(measures::utilisation),
             delay_mean_s: part.delay_mean_s,
-            delay_p95_s: seconds(trace.delay_ns.value_at_quantile(0.95) as f64),
-            delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
+            delay_p95_s: seconds(link.delay_ns.value_at_quantile(0.95) as f64),
+            delay_p99_s: seconds(link.delay_ns.value_at_quantile(0.99) as f64),
             goodput_bps: 8.0 * total / window_s,
             jain: total * total / (delivered.len() as f64 * squares),
             flow_completion_p50_s: nearest_rank(&took_s, 0.5).unwrap_or(f64::NAN),
             flow_completion_p95_s: nearest_rank(&took_s, 0.95).unwrap_or(f64::NAN),
-            voice_delay_s: applications::voice_delay_s(&trace.calls),
-            voice_jitter_s: applications::voice_jitter_s(&trace.calls),
-            voice_loss: applications::voice_loss(&trace.calls),
-            video_rate_bps: applications::video_rate_bps(&trace.viewers),
-            video_stalled: applications::video_stalled(&trace.viewers, window_s),
-            forwarded_packets: trace.forwarded_packets as f64,
+            voice_delay_s: applications::voice_delay_s(&calls),
+            voice_jitter_s: applications::voice_jitter_s(&calls),
+            voice_loss: applications::voice_loss(&calls),
+            video_rate_bps: applications::video_rate_bps(&viewers),
+            video_stalled: applications::video_stalled(&viewers, window_s),
+            forwarded_packets: link.forwarded_packets as f64,
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FlowTotals, Recorder, Settings, Transfer};
+    use crate::{FlowTotals, Recorder, RunTrace, Settings, TrafficTrace, Transfer};
     use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// Four rows of 10 ms on a 1 Mbit/s link; the window is the last two.
-    fn trace() -> Trace {
+    fn run() -> RunTrace {
         let settings = Settings {
             interval: Span::from_millis(10),
             window: (at(20), at(40)),
@@ -130,21 +130,20 @@ mod tests {
             recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)), 0);
             recorder.sample(end, queue, 0, |out| out("p", i as f64));
         }
-        recorder.finish(vec![
-            FlowTotals {
-                traffic: 0,
-                delivered_bytes: 3000,
-            },
-            FlowTotals {
-                traffic: 0,
-                delivered_bytes: 1000,
-            },
-        ])
+        let flows = [3000, 1000].map(|delivered_bytes| FlowTotals {
+            traffic: 0,
+            delivered_bytes,
+        });
+        let traffic = vec![TrafficTrace::over(vec![0])];
+        RunTrace {
+            flows: flows.to_vec(),
+            ..RunTrace::new(vec![recorder.finish("link")], traffic)
+        }
     }
 
     #[test]
     fn metrics_are_those_worked_by_hand() {
-        let m = Metrics::of(&trace(), Some(25.0));
+        let m = Metrics::of(run().link(0), Some(25.0));
         let near =
             |got: f64, want: f64| assert!((got - want).abs() < 1e-3 * want.abs(), "{got} {want}");
         near(m.queue_mean_pkts, 20.0);
@@ -167,19 +166,19 @@ mod tests {
 
     #[test]
     fn completion_times_are_nearest_ranks() {
-        assert!(Metrics::of(&trace(), None).flow_completion_p50_s.is_nan());
+        assert!(Metrics::of(run().link(0), None)
+            .flow_completion_p50_s
+            .is_nan());
         let transfers = (1..=20).rev().map(|i| Transfer {
             traffic: 0,
             packets: 10,
             took: Span::from_millis(100 * i),
         });
-        let m = Metrics::of(
-            &Trace {
-                transfers: transfers.collect(),
-                ..trace()
-            },
-            None,
-        );
+        let run = RunTrace {
+            transfers: transfers.collect(),
+            ..run()
+        };
+        let m = Metrics::of(run.link(0), None);
         assert_eq!(
             (m.flow_completion_p50_s, m.flow_completion_p95_s),
             (1.0, 1.9)
@@ -189,7 +188,7 @@ mod tests {
     #[test]
     fn the_registry_names_every_metric_in_order() {
         let named = measures::METRICS.iter().map(|metric| metric.name);
-        let taken = Metrics::of(&trace(), None);
+        let taken = Metrics::of(run().link(0), None);
         let taken = taken.fields().map(|(name, _)| name);
         assert!(named.eq(taken.into_iter().chain(["user_cpu_s"])));
     }
@@ -205,8 +204,8 @@ mod tests {
 
     #[test]
     fn measures_are_those_worked_by_hand() {
-        let trace = trace();
-        let part = Part::of(&trace, Some(25.0));
+        let run = run();
+        let part = Part::of(&run.links[0], Some(25.0));
         let near = |name: &str, want: f64| {
             let found = measures::find(name).expect("a measure of this name");
             let measures::Of::Samples(of) = found.of else {
@@ -229,17 +228,17 @@ mod tests {
 
     #[test]
     fn a_column_that_is_missing_is_not_guessed() {
-        let trace = trace();
+        let run = run();
         let found = measures::find("max_p_std").expect("a measure of this name");
         let measures::Of::Samples(of) = found.of else {
             panic!("of no window")
         };
-        assert_eq!(of(&Part::of(&trace, None)), None);
+        assert_eq!(of(&Part::of(&run.links[0], None)), None);
     }
 
     #[test]
     fn without_a_target_there_is_no_qacd() {
-        assert!(Metrics::of(&trace(), None).qacd_pkts.is_nan());
+        assert!(Metrics::of(run().link(0), None).qacd_pkts.is_nan());
     }
 
     #[test]
@@ -251,7 +250,7 @@ mod tests {
         let mut recorder = Recorder::new(settings, Rate::from_bps(1_000_000));
         recorder.rate_changed(at(5), Rate::from_bps(3_000_000));
         recorder.sample(at(10), 0, 0, |_| {});
-        let capacity = recorder.finish(vec![]).samples.capacity_bits[0];
+        let capacity = recorder.finish("link").samples.capacity_bits[0];
         assert!((capacity - 20_000.0).abs() < 1e-6);
     }
 }

@@ -4,7 +4,7 @@ use forebay_aqm::DropReason;
 use forebay_units::{Rate, Span, Time};
 use hdrhistogram::Histogram;
 
-use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace, TrafficTrace};
+use crate::{ClassTrace, LinkTrace, QueuedTraffic, Samples};
 
 /// What is recorded, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Recorder {
     classes: Vec<ClassTrace>,
     /// Where in `classes` those of the present discipline begin.
     first_class: usize,
-    traffic: Vec<TrafficTrace>,
+    traffic: Vec<QueuedTraffic>,
     forwarded_packets: u64,
     now: Counts,
     rate: Rate,
@@ -80,9 +80,9 @@ impl Recorder {
     /// Tells so many traffics apart.
     pub fn tell_traffic_apart(&mut self, count: u32) {
         self.traffic = (0..count)
-            .map(|traffic| TrafficTrace {
+            .map(|traffic| QueuedTraffic {
                 traffic,
-                ..TrafficTrace::default()
+                ..QueuedTraffic::default()
             })
             .collect();
     }
@@ -90,7 +90,7 @@ impl Recorder {
     /// Where a packet of this traffic is counted; nowhere outside of the window, and where traffic
     /// is not told apart.
     #[inline]
-    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut TrafficTrace> {
+    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut QueuedTraffic> {
         if self.traffic.is_empty() || !self.in_window(now) {
             return None;
         }
@@ -212,22 +212,16 @@ impl Recorder {
         &self.samples
     }
 
-    /// The trace, with what each flow got.
-    pub fn finish(self, flows: Vec<FlowTotals>) -> Trace {
-        Trace {
-            name: String::new(),
+    /// Returns the trace of the queue that feeds the link of this name.
+    pub fn finish(self, name: impl Into<String>) -> LinkTrace {
+        LinkTrace {
+            name: name.into(),
             settings: self.settings,
             samples: self.samples,
             delay_ns: self.delay_ns,
             classes: self.classes,
             traffic: self.traffic,
-            flows,
-            transfers: Vec::new(),
-            goodput: Goodput::default(),
-            calls: Vec::new(),
-            viewers: Vec::new(),
             forwarded_packets: self.forwarded_packets,
-            others: Vec::new(),
         }
     }
 }

@@ -125,7 +125,7 @@ class Result:
 
     def observed_at(self, point: int, law: int, link: int) -> list[Observed]:
         """What those runs observed at the link with this number; the bottleneck is 0."""
-        return [[run, *run.others][link] for run in self.runs_of(point, law)]
+        return [run.links[link] for run in self.runs_of(point, law)]
 
     def points(self) -> Iterator[tuple[int, PointInfo]]:
         """Points at which something finished, with their indices."""
@@ -144,7 +144,7 @@ class Result:
 
         Texts that the sweep set, such as "100ms", sort by their value.
         """
-        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        rows = [(run, link) for run in self.runs for link in run.links]
         points = [self.plan.points[run.point] for run, _ in rows]
         columns: dict[str, object] = {
             "law": [self.plan.laws[run.law] for run, _ in rows],
@@ -390,7 +390,7 @@ class Result:
         has, and marks only where there are some."""
         if self.chosen_metrics:
             return list(self.chosen_metrics)
-        links = [link for run in self.runs for link in [run, *run.others]]
+        links = [link for run in self.runs for link in run.links]
         return [
             name
             for name in metrics.COMPARED
@@ -460,7 +460,7 @@ class Result:
             law = pl.lit(self.plan.laws[run.law]).alias("law")
             point = pl.lit(self.plan.points[run.point].label).alias("point")
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")
-            for observed in [run, *run.others]:
+            for observed in run.links:
                 link = pl.lit(observed.link).alias("link")
                 rows = rows_of(observed, self.plan.points[run.point])
                 rows = rows.select(law, point, seed, link, pl.all())

@@ -120,7 +120,7 @@ class LawAtPoint:
     def run(self, run: Run) -> list[dict[str, Any]]:
         """The rows of a run that has ended."""
         cost = run.metrics[COST]
-        return [self._row(run.seed, i, one, cost) for i, one in enumerate([run, *run.others])]
+        return [self._row(run.seed, i, one, cost) for i, one in enumerate(run.links)]
 
     def fault(self, seed: int, why: str) -> list[dict[str, Any]]:
         """The row of a run that failed."""
@@ -190,7 +190,7 @@ GOODPUT: dict[str, Any] = {
 
 def packed(run: Run) -> bytes:
     """The arrays of a run as Parquet."""
-    links: list[Observed] = [run, *run.others]
+    links = run.links
     names = dict.fromkeys(name for link in links for name in link.samples)
     columns = [
         _lists(f"{SAMPLE_COLUMN}{name}", [link.samples.get(name) for link in links])

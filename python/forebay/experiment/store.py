@@ -182,7 +182,7 @@ class Store(Segments):
             )
             for row, of_link in zip(of_run, arrays, strict=True)
         ]
-        return Run(point, law, seed, links[0], links[1:])
+        return Run(point, law, seed, links)
 
     def _sample_stem(self, config: str, seed: int) -> str:
         return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}"

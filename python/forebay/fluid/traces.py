@@ -30,7 +30,7 @@ def with_windows(overrides: Overrides) -> list[str]:
 
 def trace(run: Run, plan: Plan) -> FluidTrace:
     """Return the numbers of the equations in a run of the engine `fluid`."""
-    links = [run, *run.others]
+    links = run.links
     classes = plan.fluid_classes(run.point)
     columns = run.samples
     return FluidTrace(

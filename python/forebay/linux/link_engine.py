@@ -275,7 +275,7 @@ class RealRuns:
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
                     kept = observed if self._samples else _observed(observed, COLUMNS)
-                    return Run(*key, kept), attempt
+                    return Run(*key, [kept]), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")

@@ -305,8 +305,8 @@ def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) ->
 
 
 def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
-    """Metrics of the bottleneck, of its classes and its traffic by their names; and by name those
-    of other links. What there is none of is left out."""
+    """Return the metrics of the link under test, of its classes and of its traffic, and by their
+    names those of the other links. Empty parts are left out."""
     labels = [traffic.label for traffic in plan.points[run.point].traffic]
 
     def classes(link: Observed) -> dict[str, Any]:
@@ -315,12 +315,13 @@ def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
     def traffic(link: Observed) -> dict[str, Any]:
         return {labels[one.traffic]: finite(one.metrics) for one in link.traffic}
 
+    tested, *untested = run.links
     found = {
-        "classes": classes(run),
-        "traffic": traffic(run),
-        "links": {other.link: finite(other.metrics) for other in run.others},
-        "link_classes": {other.link: of for other in run.others if (of := classes(other))},
-        "link_traffic": {other.link: of for other in run.others if (of := traffic(other))},
+        "classes": classes(tested),
+        "traffic": traffic(tested),
+        "links": {link.link: finite(link.metrics) for link in untested},
+        "link_classes": {link.link: of for link in untested if (of := classes(link))},
+        "link_traffic": {link.link: of for link in untested if (of := traffic(link))},
     }
     return {"metrics": finite(run.metrics), **{key: of for key, of in found.items() if of}}
 

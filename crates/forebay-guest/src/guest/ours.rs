@@ -69,7 +69,7 @@ impl Ours {
         devices: [OwnedFd; 2],
         groups: Vec<GroupTraffic>,
     ) -> Result<Ours, ParamError> {
-        let bottleneck = &scenario.bottleneck;
+        let bottleneck = scenario.tested_link();
         let site = scenario.queue_site(bottleneck);
         // The stream of the simulator's bottleneck: a law draws what it draws there.
         let queue = law.aqm().build(&site, seed, forebay_sim::LAW_STREAM)?;
