@@ -1,9 +1,10 @@
 //! A FIFO under one law. Disciplines are made of it.
 
-use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, Rng, SetPoint, Span, Time};
+use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, SetPoint, Span, Time};
 
 use crate::discipline::{Departure, DropReason, LawFactory, Packet, Sink};
-use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use crate::law::{Ecn, Others, PacketMeta, QueueView, Signal, Verdict};
+use crate::law_driver::LawDriver;
 
 /// A FIFO under one law. The discipline that it is part of says whether an arrival has room, and
 /// when a packet may leave.
@@ -14,11 +15,7 @@ pub struct Band<P> {
     buffer: Buffer,
     /// Whether a signal may be a CE mark.
     ecn: bool,
-    law: Box<dyn Law>,
-    /// As the law has answered.
-    watches_arrivals: bool,
-    watches_departures: bool,
-    rng: Rng,
+    law: LawDriver,
 }
 
 impl<P: Packet> Band<P> {
@@ -36,10 +33,7 @@ impl<P: Packet> Band<P> {
             },
             buffer: site.buffer,
             ecn: site.ecn,
-            watches_arrivals: law.watches_arrivals(),
-            watches_departures: law.watches_departures(),
-            law,
-            rng,
+            law: LawDriver::new(law, rng),
         })
     }
 
@@ -61,7 +55,7 @@ impl<P: Packet> Band<P> {
         }
     }
 
-    /// As [`Law::costs_arrivals`].
+    /// As [`Law::costs_arrivals`](crate::Law::costs_arrivals).
     pub fn costs_arrivals(&self) -> bool {
         self.law.costs_arrivals()
     }
@@ -111,12 +105,12 @@ impl<P: Packet> Band<P> {
         }
         let bytes = packet.bytes();
         let mut kept = true;
-        if self.watches_arrivals {
+        if self.law.watches_arrivals() {
             let meta = self.meta(&packet, Span::ZERO);
             // In its place before it is judged: it stays there as a rule, and need not be kept at
             // hand while the law is called, which sees the view alone.
             self.queue.push((packet, now));
-            let verdict = (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+            let verdict = self.law.arrive(now, &self.view, &meta, true);
             if verdict != Verdict::Pass {
                 kept = self.signal_newest(verdict, meta.signal, now, class, sink);
             }
@@ -137,11 +131,8 @@ impl<P: Packet> Band<P> {
     /// An arrival that finds no room.
     #[inline(never)]
     fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
-        if self.watches_arrivals {
-            let meta = self.meta(&packet, Span::ZERO);
-            (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
-        }
-        self.law.on_overflow(now, &self.view);
+        let meta = self.meta(&packet, Span::ZERO);
+        self.law.arrive(now, &self.view, &meta, false);
         sink.dropped(now, packet, DropReason::Overflow, class);
         self.stay_idle(now);
     }
@@ -177,10 +168,10 @@ impl<P: Packet> Band<P> {
             self.view.packets -= 1;
             self.view.bytes -= u64::from(packet.bytes());
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
-            let kept = match self.watches_departures {
+            let kept = match self.law.watches_departures() {
                 true => {
                     let meta = self.meta(&packet, sojourn);
-                    let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
+                    let verdict = self.law.depart(now, &self.view, &meta);
                     Self::act(verdict, meta.signal, now, packet, class, sink)
                 }
                 false => Some(packet),

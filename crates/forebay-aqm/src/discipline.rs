@@ -250,8 +250,6 @@ pub trait DisciplineParams: Params + 'static {
     }
 }
 
-type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
-
 /// A discipline's entry in the registry.
 #[derive(Clone, Copy)]
 pub struct DisciplineSpec {
@@ -263,10 +261,6 @@ pub struct DisciplineSpec {
     pub source: &'static str,
     /// Its declared parameters.
     pub params: &'static [ParamSpec],
-    resolve: fn(&ParamValues) -> Resolved,
-    per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
-    own_limit: fn(&ParamValues) -> Result<Option<u32>, ParamError>,
-    tc: fn(&ParamValues, &mut Tc, &TcSite) -> Result<(), ParamError>,
 }
 
 impl DisciplineSpec {
@@ -277,49 +271,7 @@ impl DisciplineSpec {
             title: D::TITLE,
             source: D::SOURCE,
             params: D::SPECS,
-            resolve: |given| {
-                let params = D::read(given)?;
-                let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
-                Ok(D::SPECS.iter().filter_map(value).collect())
-            },
-            per_flow: |given| Ok(D::read(given)?.per_flow()),
-            own_limit: |given| Ok(D::read(given)?.own_limit()),
-            tc: |given, tc, site| D::read(given)?.tc(tc, site),
         }
-    }
-
-    /// Every parameter's value with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn resolve(&self, given: &ParamValues) -> Resolved {
-        (self.resolve)(given)
-    }
-
-    /// As [`DisciplineParams::per_flow`], with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn per_flow(&self, given: &ParamValues) -> Result<bool, ParamError> {
-        (self.per_flow)(given)
-    }
-
-    /// The queue of these parameters at `site`: with a limit of its own in place of the link's
-    /// buffer, if it has one.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn site(&self, given: &ParamValues, site: &QueueSite) -> Result<QueueSite, ParamError> {
-        let buffer = (self.own_limit)(given)?.map_or(site.buffer, Buffer::Packets);
-        Ok(QueueSite { buffer, ..*site })
-    }
-
-    /// As [`DisciplineParams::tc`], with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range, or that the qdisc does not have.
-    pub fn tc(&self, given: &ParamValues, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
-        (self.tc)(given, tc, site)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A new discipline needs its file in `disciplines/`, a `mod` line, and a line in the list below.
 
-use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite};
+use forebay_linux_tc::{Tc, TcSite};
+use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite, Value};
 
 use crate::discipline::{Discipline, DisciplineParams, DisciplineSpec, LawFactory, Packet};
 use crate::law_spec::LawSpec;
@@ -19,19 +20,64 @@ macro_rules! disciplines {
         pub const DISCIPLINES: &[DisciplineSpec] =
             &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
 
-        /// Builds the queue of a kind of the registry, with a virtual call at each of its hooks.
-        pub(crate) fn build<P: Packet + Send + 'static>(
-            kind: &str,
-            given: &ParamValues,
-            site: &QueueSite,
-            laws: LawFactory,
-        ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-            $(
-                if kind == <$module::$params as DisciplineParams>::KIND {
-                    return $module::$params::read(given)?.build(site, laws);
+        /// The parameters of a discipline of the registry.
+        #[derive(Clone)]
+        pub(crate) enum QueueParams {
+            $( $params($module::$params), )*
+        }
+
+        impl QueueParams {
+            /// Reads the parameters of `spec`: `given` on top of the defaults.
+            pub fn read(
+                spec: &DisciplineSpec,
+                given: &ParamValues,
+            ) -> Result<QueueParams, ParamError> {
+                $(
+                    if spec.kind == <$module::$params as DisciplineParams>::KIND {
+                        return $module::$params::read(given).map(QueueParams::$params);
+                    }
+                )*
+                unreachable!("every specification is of the registry")
+            }
+
+            /// Returns the value of every parameter.
+            pub fn values(&self) -> Vec<(&'static str, Value)> {
+                match self {
+                    $( QueueParams::$params(params) => values(params), )*
                 }
-            )*
-            unreachable!("a choice is of the registry")
+            }
+
+            /// As [`DisciplineParams::per_flow`].
+            pub fn per_flow(&self) -> bool {
+                match self {
+                    $( QueueParams::$params(params) => params.per_flow(), )*
+                }
+            }
+
+            /// As [`DisciplineParams::own_limit`].
+            pub fn own_limit(&self) -> Option<u32> {
+                match self {
+                    $( QueueParams::$params(params) => params.own_limit(), )*
+                }
+            }
+
+            /// As [`DisciplineParams::tc`].
+            pub fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.tc(tc, site), )*
+                }
+            }
+
+            /// Builds the queue, with a virtual call at each of its hooks.
+            pub fn build<P: Packet + Send + 'static>(
+                &self,
+                site: &QueueSite,
+                laws: LawFactory,
+            ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.build(site, laws), )*
+                }
+            }
         }
     };
 }
@@ -42,6 +88,11 @@ disciplines! {
     fq: FqParams;
     dualpi2: DualPi2Params;
     cake: CakeParams;
+}
+
+fn values<D: Params>(params: &D) -> Vec<(&'static str, Value)> {
+    let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
+    D::SPECS.iter().filter_map(value).collect()
 }
 
 /// The discipline named `kind`.

@@ -62,6 +62,7 @@ pub mod disciplines;
 mod estimator;
 mod held_packet;
 mod law;
+mod law_driver;
 mod law_spec;
 pub mod laws;
 mod periodic;
@@ -85,6 +86,7 @@ pub use held_packet::HeldPacket;
 pub use law::{
     Ecn, FluidLaw, FluidStep, Law, Others, PacketMeta, QueueView, Signal, TrafficClass, Verdict,
 };
+pub use law_driver::LawDriver;
 pub use law_spec::{LawSpec, ReadLaw};
 pub use queue::Queue;
 pub use queue_choice::{Aqm, QueueChoice};

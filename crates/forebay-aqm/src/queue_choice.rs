@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{ParamError, Params, QueueSite, Value};
+use forebay_units::{Buffer, ParamError, QueueSite, Value};
 
 use crate::configured_law::ConfiguredLaw;
 use crate::discipline::{DisciplineSpec, LawFactory, MakeLaw, Packet};
-use crate::disciplines::{self, fifo, DISCIPLINES};
+use crate::disciplines::{self, QueueParams, DISCIPLINES};
 use crate::law::Ecn;
 use crate::law_spec::LawSpec;
 use crate::queue::Queue;
@@ -17,16 +17,13 @@ use crate::queue::Queue;
 pub struct QueueChoice {
     /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
-    /// The parameters that were given; the others have their defaults.
-    pub given: Vec<(String, Value)>,
+    given: Vec<(String, Value)>,
+    params: QueueParams,
 }
 
 impl Default for QueueChoice {
     fn default() -> QueueChoice {
-        QueueChoice {
-            spec: &DISCIPLINES[0],
-            given: Vec::new(),
-        }
+        QueueChoice::with_defaults(&DISCIPLINES[0])
     }
 }
 
@@ -126,12 +123,39 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
-    /// The discipline that `law` has where none is named.
+    /// Returns the discipline with the parameters `given`; the others have their defaults.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn new(
+        spec: &'static DisciplineSpec,
+        given: Vec<(String, Value)>,
+    ) -> Result<QueueChoice, ParamError> {
+        Ok(QueueChoice {
+            spec,
+            params: QueueParams::read(spec, &given)?,
+            given,
+        })
+    }
+
+    /// Returns the discipline with every parameter at its default.
+    pub fn with_defaults(spec: &'static DisciplineSpec) -> QueueChoice {
+        QueueChoice::new(spec, Vec::new()).expect("every parameter of a queue has a default")
+    }
+
+    /// Returns the discipline that `law` has where none is named.
     pub fn of_law(law: &LawSpec) -> QueueChoice {
-        QueueChoice {
-            spec: disciplines::of_law(law),
-            given: Vec::new(),
-        }
+        QueueChoice::with_defaults(disciplines::of_law(law))
+    }
+
+    /// Returns the parameters that were given.
+    pub fn given(&self) -> &[(String, Value)] {
+        &self.given
+    }
+
+    /// Returns the value of every parameter.
+    pub fn values(&self) -> Vec<(&'static str, Value)> {
+        self.params.values()
     }
 
     /// Whether it is the discipline that most laws have where none is named.
@@ -139,50 +163,49 @@ impl QueueChoice {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
-    /// Whether each flow has a queue and a law of its own; false for parameters that it does not
-    /// take.
+    /// True if each flow has a queue and a law of its own.
     pub fn is_per_flow(&self) -> bool {
-        self.spec
-            .per_flow(&self.given)
-            .is_ok_and(|per_flow| per_flow)
+        self.params.per_flow()
+    }
+
+    /// Returns the queue at `site`: with its own limit in place of the link's buffer, if it has one.
+    fn site(&self, site: &QueueSite) -> QueueSite {
+        let limit = self.params.own_limit();
+        let buffer = limit.map_or(site.buffer, Buffer::Packets);
+        QueueSite { buffer, ..*site }
     }
 
     /// Returns the qdisc of Linux that `law` is in this queue; `None` if there is none.
     ///
     /// # Errors
-    /// A parameter of the queue that is unknown or out of range, or a parameter that the qdisc does
-    /// not have.
+    /// A parameter that the qdisc does not have.
     pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let Some(law) = law.linux() else {
             return Ok(None);
         };
         let site = &TcSite {
-            queue: self.spec.site(&self.given, &site.queue)?,
+            queue: self.site(&site.queue),
             ..*site
         };
         let Some(mut tc) = law.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
-        self.spec.tc(&self.given, &mut tc, site)?;
+        self.params.tc(&mut tc, site)?;
         Ok(Some(tc))
     }
 
     /// A fresh, empty queue, idle since the start.
     ///
     /// # Errors
-    /// A parameter of the discipline that is unknown or out of range, or a parameter of a law
-    /// that does not fit the others or the queue.
+    /// A parameter of a law that does not fit the others or the queue.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Queue<P>, ParamError> {
-        if self.is_default() {
-            return fifo::FifoParams::read(&self.given)?
-                .fifo(site, laws)
-                .map(Queue::Fifo);
+        match &self.params {
+            QueueParams::FifoParams(params) => params.fifo(site, laws).map(Queue::Fifo),
+            other => other.build(&self.site(site), laws).map(Queue::Other),
         }
-        let site = &self.spec.site(&self.given, site)?;
-        disciplines::build(self.spec.kind, &self.given, site, laws).map(Queue::Other)
     }
 }

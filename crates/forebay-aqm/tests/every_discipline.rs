@@ -27,10 +27,7 @@ fn aqm(queue: &'static DisciplineSpec, law: &'static LawSpec) -> Aqm {
     // Built for a roomy queue, so that the law's defaults fit.
     let roomy = site(Buffer::Packets(500)).law_site();
     Aqm {
-        queue: QueueChoice {
-            spec: queue,
-            given: Vec::new(),
-        },
+        queue: QueueChoice::with_defaults(queue),
         law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
     }
 }
@@ -386,13 +383,11 @@ fn passes(queue: &QueueChoice) -> bool {
 #[test]
 fn a_queue_per_flow_is_one_that_a_short_flow_does_not_wait_in() {
     for spec in DISCIPLINES {
-        let given = Vec::new();
-        let queue = QueueChoice { spec, given };
+        let queue = QueueChoice::with_defaults(spec);
         assert_eq!(queue.is_per_flow(), passes(&queue), "{}", spec.kind);
     }
-    let with = |kind: &str, key: &str, value: Value| QueueChoice {
-        spec: find(kind).unwrap(),
-        given: vec![(key.to_owned(), value)],
+    let with = |kind: &str, key: &str, value: Value| {
+        QueueChoice::new(find(kind).unwrap(), vec![(key.to_owned(), value)]).unwrap()
     };
     for queue in [
         with("fq", "queues", Value::Integer(1)),
@@ -412,13 +407,14 @@ fn parameters_are_described_and_round_trip() {
             spec.kind
         );
         assert_eq!(find(spec.kind).unwrap().title, spec.title);
-        let defaults = spec.resolve(&[]).unwrap();
+        let defaults = QueueChoice::with_defaults(spec).values();
         assert_eq!(defaults.len(), spec.params.len());
         let given: Vec<(String, Value)> = defaults
             .iter()
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
-        assert_eq!(spec.resolve(&given).unwrap(), defaults, "{}", spec.kind);
+        let again = QueueChoice::new(spec, given).unwrap();
+        assert_eq!(again.values(), defaults, "{}", spec.kind);
         common::assert_described(spec.kind, spec.params);
     }
     assert!(find("fif").is_err_and(|kinds| kinds.contains("did you mean")));

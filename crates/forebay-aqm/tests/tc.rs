@@ -31,13 +31,12 @@ fn words(law: &str, given: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc>
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
-    let mut queue = QueueChoice::of_law(spec);
+    let queue = QueueChoice::of_law(spec);
     let keys = queue.spec.params;
     let (of_queue, given) = given
         .into_iter()
         .partition(|(name, _)| keys.iter().any(|key| key.name == name));
-    queue.given = of_queue;
-    queue.tc(&*spec.read(&given)?, site)
+    QueueChoice::new(queue.spec, of_queue)?.tc(&*spec.read(&given)?, site)
 }
 
 fn line(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
@@ -112,10 +111,7 @@ fn a_law_without_a_qdisc_has_no_words() {
     );
     assert_eq!(without.count() + with.len(), kinds.len());
     // CoDel is no qdisc among two bands.
-    let priority = QueueChoice {
-        spec: disciplines::find("priority").unwrap(),
-        given: Vec::new(),
-    };
+    let priority = QueueChoice::with_defaults(disciplines::find("priority").unwrap());
     let codel = find("codel").unwrap().read(&[]).unwrap();
     assert_eq!(priority.tc(&*codel, &site()), Ok(None));
 }

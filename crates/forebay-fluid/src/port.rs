@@ -5,7 +5,7 @@
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
-use forebay_aqm::{Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use forebay_aqm::{Ecn, FluidStep, Law, LawDriver, Others, PacketMeta, QueueView, Signal, Verdict};
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rate, Rng, Span, Time};
 
@@ -15,8 +15,7 @@ use crate::model::Bottleneck;
 const SMOOTH: f64 = 0.2;
 
 pub struct Port {
-    law: Box<dyn Law>,
-    rng: Rng,
+    law: LawDriver,
     packet_bytes: u32,
     buffer_pkts: f64,
     rate: Rate,
@@ -86,8 +85,7 @@ impl Passed {
 impl Port {
     pub fn new(bottleneck: &Bottleneck, law: Box<dyn Law>, rng: Rng) -> Port {
         let mut port = Port {
-            law,
-            rng,
+            law: LawDriver::new(law, rng),
             packet_bytes: u32::try_from(bottleneck.packet.0).unwrap_or(u32::MAX),
             buffer_pkts: bottleneck.buffer_pkts,
             rate: bottleneck.rate,
@@ -178,13 +176,11 @@ impl Port {
             let (now, queue_pkts) = at((k + 1) as f64 * arrival);
             let view = self.view(now, queue_pkts);
             let packet = self.packet(Span::ZERO);
-            if self.law.on_enqueue(now, &view, &packet, &mut self.rng) != Verdict::Pass {
+            let has_room = overflows == 0;
+            if self.law.arrive(now, &view, &packet, has_room) != Verdict::Pass {
                 signals += 1.0;
             }
-            if overflows > 0 {
-                self.law.on_overflow(now, &view);
-                overflows -= 1;
-            }
+            overflows -= u64::from(!has_room);
             self.last_arrival = now;
             // Departures keep pace with arrivals within the step.
             while left * arrivals < (k + 1) * departures {
@@ -251,7 +247,7 @@ impl Port {
         let wait_ns = queue_pkts * self.ns_per_pkt;
         let view = self.view(now, queue_pkts);
         let packet = self.packet(Span::from_nanos(whole_u64(wait_ns)));
-        let verdict = self.law.on_dequeue(now, &view, &packet, &mut self.rng);
+        let verdict = self.law.depart(now, &view, &packet);
         f64::from(u8::from(verdict != Verdict::Pass))
     }
 

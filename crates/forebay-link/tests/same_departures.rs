@@ -212,7 +212,7 @@ proptest! {
         roomy.buffer_pkts = 500.0;
         for (queue, law) in DISCIPLINES.iter().flat_map(|it| LAWS.iter().map(move |law| (it, law))) {
             let aqm = Aqm {
-                queue: QueueChoice { spec: queue, given: Vec::new() },
+                queue: QueueChoice::with_defaults(queue),
                 law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
             };
             let one = simulated(&aqm, &site, &capacity, &arrivals);

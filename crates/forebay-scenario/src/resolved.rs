@@ -180,10 +180,7 @@ impl Canonical for LawChoice {
             ("kind", word(spec.kind)),
             ("parameters", parameters(law.values())),
             ("queue", word(queue.spec.kind)),
-            (
-                "queue.parameters",
-                parameters(queue.spec.resolve(&queue.given).unwrap_or_default()),
-            ),
+            ("queue.parameters", parameters(queue.values())),
         ])
     }
 }

@@ -713,7 +713,7 @@ fn a_name_can_stand_for_a_law_in_its_queue() {
     let any = laws("kind = \"pi\"\nqueue = \"fq\"").unwrap();
     assert_eq!((any.spec.kind, any.queue.spec.kind), ("pi", "fq"));
     let dual = laws("kind = \"dualpi2\"\ncoupling = 3.0\nstep = \"2ms\"").unwrap();
-    assert_eq!(dual.queue.given.len(), 2);
+    assert_eq!(dual.queue.given().len(), 2);
     // Another queue would make it another thing.
     let error = laws("kind = \"fq-codel\"\nqueue = \"priority\"").unwrap_err();
     assert!(error.contains("fq, which fq-codel comes in"), "{error}");

@@ -90,12 +90,12 @@ fn a_scale_and_a_period_multiply_the_load() {
         "{dense:?} {once:?}"
     );
     let again = simulate(&list, "period = \"5s\"\nstop = \"19s\"", DROPTAIL);
-    assert_eq!(again.forwarded_packets, 16_000);
+    assert_eq!(again.links[0].forwarded_packets, 16_000);
     let late = simulate(&list, "start = \"1s\"\nstop = \"1.5s\"", DROPTAIL);
     let within = packets
         .iter()
         .filter(|(at_ns, _)| at_ns - packets[0].0 < 500_000_000);
-    assert_eq!(late.forwarded_packets, within.count() as u64);
+    assert_eq!(late.links[0].forwarded_packets, within.count() as u64);
 }
 
 #[test]
