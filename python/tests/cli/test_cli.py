@@ -63,7 +63,7 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
         "studio init explain laws queues",
         "run study fluid suite compare store",
         "design identify map tune",
-        "link attach detach set stats list doctor validate kernel",
+        "link validate doctor attach detach kernel guest",
         "experiments replay figure cite schema",
     ]
     assert commands == [name for panel in panels for name in panel.split()]

@@ -1,4 +1,7 @@
-"""`forebay attach`, `detach`, `set`, `stats` and `list`: a law in the kernel, on a device."""
+"""`forebay kernel`: laws that this machine's kernel runs on its network devices.
+
+`forebay attach` and `forebay detach` are short forms of two of these commands.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def attach(
         return
     how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
     word = quoted(device)
-    print(f"{shown(device)}: {law} as {how}; `forebay stats {word}`, `forebay detach {word}`")
+    print(f"{shown(device)}: {law} as {how}; `forebay kernel show {word}`, `forebay detach {word}`")
 
 
 @with_options
@@ -115,7 +118,7 @@ def detach(
 
 
 @with_options
-def set_(
+def change(
     device: Device,
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
     /,
@@ -131,7 +134,7 @@ def set_(
 
 
 @with_options
-def stats(
+def show(
     device: Annotated[str | None, typer.Argument(metavar="[DEV]")] = None,
     /,
     *,
@@ -148,13 +151,13 @@ def stats(
     """
     import time
 
-    from forebay.linux import law_statistics as statistics
+    from forebay.linux import law_statistics
 
     widths: list[int] | None = None
     while True:
         with _kernel():
-            all_counts = [statistics.seen(device)] if device else statistics.all_seen()
-            hidden = list(map(statistics.hidden, all_counts)) if widths is None else []
+            all_counts = [law_statistics.seen(device)] if device else law_statistics.all_seen()
+            hidden = list(map(law_statistics.hidden, all_counts)) if widths is None else []
         if widths is None:
             print_errors([*_problems(), *filter(None, hidden)])
             widths = []
@@ -162,9 +165,9 @@ def stats(
             numbers = [counts.as_json() for counts in all_counts]
             print(json.dumps(numbers, indent=None if watch else 1), flush=True)
         elif prometheus:
-            print(statistics.prometheus(all_counts), end="", flush=True)
+            print(law_statistics.prometheus(all_counts), end="", flush=True)
         else:
-            widths = _show(all_counts, widths)
+            widths = _print_counts(all_counts, widths)
         if not watch:
             return
         time.sleep(1)
@@ -214,7 +217,7 @@ def _problems() -> Sequence[object]:
     return records.read()[1]
 
 
-def _show(all_counts: list[LawCounts], former: list[int]) -> list[int]:
+def _print_counts(all_counts: list[LawCounts], former: list[int]) -> list[int]:
     """Print a table, without headings if its columns are as wide as before; return the widths."""
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Column, RowGroup
