@@ -18,11 +18,17 @@ STYLES = {"yes": "green", "partly": "yellow", "no": "bold"}
 
 @with_options
 def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
-    """Find out what this machine can do: rootless links, timing, offloads; or whether a queue
-    really is the bottleneck.
+    """Check what this machine supports.
 
-    device [DEVICE]: Look instead whether packets wait at this network device.
-    as_json: Print JSON instead of a table.
+    It tries rootless links, namespaces, timing and offloads; with a device, it checks whether the
+    device's queue is the bottleneck.
+
+    Parameters
+    ----------
+    device : [DEVICE]
+        Check instead whether packets wait at this network device.
+    as_json
+        Print JSON instead of a table.
     """
     from forebay._base import progress
     from forebay.linux import doctor as doctors

@@ -5,25 +5,32 @@ Their dependencies are loaded inside the commands, so that other commands stay q
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import typer
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
+from forebay.cli.invocation import print_errors
 from forebay.cli.main import FAILED
 from forebay.cli.options import print_table
 
 
 @with_options
 def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> None:
-    """Build a guest out of Linux's source, once, without root: some minutes on two cores.
+    """Build a guest from Linux's source, without root.
 
-    source DIR: A tree of Linux's source: a vendor's, net-next, one with Prague or BBR 3; it stays
-        as it is. [default: Debian's, fetched as apt is configured here]
-    suite SUITE: Debian's suite that kernel and iproute2 come from.
-    hz N: Ticks of the guest's clock in a second, 100 to 1000.
+    It takes some minutes on two cores, once.
+
+    Parameters
+    ----------
+    source : DIR
+        Source tree of Linux, such as net-next or a vendor's, which stays unchanged; without it,
+        Debian's is downloaded as apt is configured here.
+    suite : SUITE
+        Debian suite of the kernel and of iproute2.
+    hz : N
+        Frequency of the guest's clock in Hz, 100 to 1000.
     """
     from forebay._base import progress
     from forebay.linux.guests import KernelSource, SetupError
@@ -35,22 +42,23 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
         with progress.bar(what="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
-        print(f"forebay guest setup: {error}", file=sys.stderr)
+        print_errors([f"error: guest setup: {error}"])
         raise typer.Exit(FAILED) from None
-    state = "built" if is_new else "was there already"
-    print(f"{guest.digest[:12]} {state}: Linux {guest.release}, of {guest.source}: {guest.folder}")
-    print("try: forebay run experiments/pi-pd/load.toml --seeds 1 --engine kernel --law codel")
+    state = "built" if is_new else "already built"
+    print(f"guest {guest.digest[:12]} {state}: Linux {guest.release} from {guest.source}")
+    print(f"folder: {guest.folder}")
+    print("to use it: forebay run pi-pd/load --seeds 1 --engine kernel --law codel")
 
 
 @with_options
 def list_() -> None:
-    """List the guests, the newest first; runs use that one."""
+    """List the guests, the newest first, which runs use."""
     from forebay._base.terminal_table import Column
     from forebay.linux import guests
 
     installed = guests.installed()
     if not installed:
-        print(f"no guest in {guests.place()}; {guests.SETUP}")
+        print(f"no guests in {guests.place()}; {guests.SETUP}")
         return
     rows = [
         [
@@ -62,14 +70,17 @@ def list_() -> None:
         ]
         for guest in installed
     ]
-    print_table([Column(head) for head in ("guest", "Linux", "Hz", "MB", "of")], rows, width=80)
+    print_table([Column(head) for head in ("guest", "Linux", "Hz", "MB", "source")], rows, width=80)
 
 
 @with_options
 def remove(guest: str, /) -> None:
     """Remove a guest.
 
-    guest GUEST: First letters of its name in `forebay guest list`.
+    Parameters
+    ----------
+    guest : GUEST
+        First letters of its name in `forebay guest list`.
     """
     from forebay.linux import guests
 
