@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
+from forebay.cli.main import print_error
 from forebay.cli.invocation import (
     Invocation,
     command_line,
-    print_errors,
     print_json,
     stopped,
 )
@@ -128,7 +128,7 @@ def validate(
     if outcome.comparisons:
         _report(outcome.comparisons, call, void)
     if outcome.failure:
-        print_errors([f"forebay validate: {outcome.failure}"])
+        print_error(outcome.failure)
     if outcome.interrupted or outcome.failure:
         raise stopped(
             outcome.finished,
