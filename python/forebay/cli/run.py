@@ -138,7 +138,7 @@ def _keep(
     out = call.folder
     if out is None:
         return False
-    has_all = result.found == len(result.runs)
+    has_all = result.from_store == len(result.runs)
     is_drawn = report and has_all and result_files.is_current(result, out)
     try:
         if result.partial and not is_drawn and result_files.has_more(out, result):
@@ -150,8 +150,8 @@ def _keep(
             screen = options.console()
             tables.results(screen, result)
             screen.print(tables.cost(result))
-            if result.found:
-                screen.print(f"{result.found} of {len(result.runs)} runs came from the store")
+            if result.from_store:
+                screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:
             with progress.bar(what="figures") as watch:
                 result_files.write_report(result, out, watch)
