@@ -11,8 +11,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import print_errors
-from forebay.cli.main import FAILED
+from forebay.cli.main import FAILED, print_error
 from forebay.cli.options import print_table
 
 
@@ -42,7 +41,7 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
         with progress.bar(what="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
-        print_errors([f"error: guest setup: {error}"])
+        print_error(f"guest setup: {error}")
         raise typer.Exit(FAILED) from None
     state = "built" if is_new else "already built"
     print(f"guest {guest.digest[:12]} {state}: Linux {guest.release} from {guest.source}")

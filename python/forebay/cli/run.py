@@ -156,7 +156,9 @@ def _keep(
             with progress.bar(what="figures") as watch:
                 result_files.write_report(result, out, watch)
     except KeyboardInterrupt:
-        print_errors([f"interrupted while drawing; the tables and the finished figures are in {out}"])
+        print_errors(
+            [f"interrupted while drawing; the tables and the finished figures are in {out}"]
+        )
         return True
     call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False
