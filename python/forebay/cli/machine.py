@@ -77,7 +77,7 @@ def setup_guest(*, source: Path | None = None, suite: str = "sid", hz: int = 100
     if not 100 <= hz <= 1000:
         raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
     try:
-        with progress.bar(what="guests") as watch:
+        with progress.bar(unit="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
         print(f"forebay kernel setup: {error}", file=sys.stderr)
