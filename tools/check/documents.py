@@ -75,16 +75,15 @@ def c_functions() -> Iterator[str]:
 
 
 def gallery_pictures() -> Iterator[str]:
-    """Yield each picture of the gallery that no command draws, and each file that is not shown."""
-    shown = set()
-    for section in gallery.sections():
-        (picture,), (source,) = gallery.PICTURE.findall(section), gallery.SOURCE.findall(section)
-        shown.add(ROOT / "docs" / picture)
-        drawn = gallery.COMMAND.findall(section) or "From the same command" in section
-        if not drawn or not source.startswith("results/"):
-            yield f"docs/evidence/gallery.md: no command draws {picture}"
-    for file in sorted(shown ^ set((ROOT / "docs" / "images" / "gallery").glob("*.png"))):
-        yield f"docs/evidence/gallery.md: {file.name} is {'missing' if file in shown else 'not shown'}"
+    """Yield each picture of the gallery without a command, and each file that no page shows."""
+    try:
+        pictures = {drawing.picture for drawing in gallery.drawings()}
+    except ValueError as error:
+        yield str(error)
+        return
+    for file in sorted(pictures ^ set((ROOT / "docs" / "images" / "gallery").glob("*.png"))):
+        state = "missing" if file in pictures else "shown on no page"
+        yield f"{file.relative_to(ROOT)}: is {state}"
 
 
 def unpinned() -> Iterator[str]:
