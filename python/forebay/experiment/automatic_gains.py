@@ -1,29 +1,32 @@
-"""Laws with `gains = "auto"`: their numbers, designed before a run for the link and the load.
+"""Automatic gain design: the parameters of laws with `gains = "auto"`, for their link and load.
 
-The reader of scenarios asks here, and gives what is designed to the laws; so do studies, which keep
-designs in their store, and links for real traffic, which may ask another process: `python -m
-forebay.experiment.automatic_gains` reads requests as JSON, and writes the answers.
+Every part that designs a law without being told its gains asks here: the reader of scenarios,
+studies, which keep designs in their store, links for real traffic, laws in the kernel, tuning, and
+the studio. `control.fitted_gains` has the method.
+
+A link asks another process, since it may have to become the emulator, for which a process must have
+one thread only, and numpy starts more.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from forebay._base.publication import digest_of
+from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
     from forebay._native import Designed, GainsRequest, Parameter, Plan
+    from forebay.control.designed_law import Design
     from forebay.control.fitted_gains import Fitted
+    from forebay.control.link import Link
     from forebay.experiment.store import Designs
 
-#: A law by its kind, its place as the arguments of `fitted_gains.OperatingRange`, and parameters
-#: that are given.
+#: A law's kind, the arguments of `fitted_gains.OperatingRange`, and the parameters that are given.
 Question = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 #: The key of a `[[law]]` that asks for a design.
@@ -33,14 +36,49 @@ MOST_LINES = 4
 
 
 def fitted(question: Question) -> Fitted:
-    """Return the numbers of a law for its link. Raises `ScenarioError`."""
+    """Return the parameters of a law for its link.
+
+    Raises
+    ------
+    ScenarioError
+        If the law is unknown, or a given parameter is wrong.
+    """
     from forebay.control import fitted_gains  # loads scipy
 
     kind, place, given = question
-    flows = place["flows"]
-    # JSON has lists for the ends of ranges.
-    ends = {"rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
-    return fitted_gains.fit(kind, fitted_gains.OperatingRange(**{**place, **ends}), given)
+    return fitted_gains.fit(kind, fitted_gains.OperatingRange(**place), given)
+
+
+def by_rule(law: str, link: Link, target_pkts: float, settings: Mapping[str, str]) -> Design:
+    """Return a law designed for a link by its rule alone.
+
+    Where the rule suits no other sender it is asked for Reno flows, for which it was made.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law in `forebay laws`.
+    link : Link
+        The link and its flows.
+    target_pkts : float
+        The set-point in packets.
+    settings : dict
+        Goals of the rule and parameters of the law, as texts.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no design for Reno flows either.
+    """
+    from forebay.control.design_rule import design_once  # loads scipy
+    from forebay.control.link import PLAIN
+
+    try:
+        return design_once(law, link, target_pkts, settings)
+    except ScenarioError:
+        if not link.groups:
+            raise
+        return design_once(law, link.varied(senders=PLAIN), target_pkts, settings)
 
 
 def of_request(request: GainsRequest) -> Question:
@@ -84,23 +122,33 @@ def _digest(request: GainsRequest) -> str:
 def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[dict[str, Any]]:
     """Return the fields of `Fitted` for each question, without the design, or else an `error`.
 
-    elsewhere: True to ask another process where this one has no numpy yet, which starts threads.
-    Raises `ScenarioError` if that process fails.
+    Parameters
+    ----------
+    questions : sequence of Question
+        The laws and their links.
+    elsewhere : bool, optional
+        True to calculate in another process, unless this one has loaded numpy already.
+
+    Raises
+    ------
+    ScenarioError
+        If the other process fails.
     """
     if not elsewhere or "numpy" in sys.modules or not questions:
-        return [_answer(question) for question in json.loads(json.dumps(questions))]
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise ScenarioError(f"link: the design of the law failed: {last}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+        return answer_all(questions)
+    worker = Worker(f"{__name__}:{answer_all.__name__}")
+    try:
+        answered: list[dict[str, Any]] = worker.ask(questions)
+    except WorkerError as error:
+        raise ScenarioError("link: the process that designs the law has ended") from error
+    finally:
+        worker.end()
+    return answered
+
+
+def answer_all(questions: Sequence[Question]) -> list[dict[str, Any]]:
+    """Return the fields of `Fitted` for each question, as `answers` does."""
+    return [_answer(question) for question in questions]
 
 
 def _answer(question: Question) -> dict[str, Any]:
@@ -167,7 +215,3 @@ def _by_law(designed: Sequence[Designed]) -> dict[int, list[Designed]]:
     for design in designed:
         by_law.setdefault(design.law, []).append(design)
     return by_law
-
-
-if __name__ == "__main__":
-    json.dump(answers(json.load(sys.stdin)), sys.stdout)

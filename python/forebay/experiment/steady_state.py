@@ -18,7 +18,7 @@ from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Parameter, PointInfo, Run, TrafficInfo
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
 
 #: A link is full, and a set-point missed, beyond these shares.
 FULL, MISSED = 0.9, 0.25
@@ -369,17 +369,16 @@ def _mean_rtt_s(some: Sequence[TrafficInfo]) -> float:
     return total_s / sum(one.flows for one in some)
 
 
-def _link(point: PointInfo, load: _Load) -> LoadedLink:
-    from forebay.control.loaded_link import PLAIN, LoadedLink
+def _link(point: PointInfo, load: _Load) -> Link:
+    from forebay.control.link import PLAIN, Link
 
     plain = [one.tcp for one in load.senders] == [PLAIN]
-    return LoadedLink(
+    return Link.of_groups(
         quantities.rate(point.links[0].rate_bps),
-        quantities.size(load.packet_bytes),
-        load.flows,
         quantities.time(load.rtt_s),
-        1.0,
-        math.ceil(_room_pkts(point, load.packet_bytes)),
+        flows=load.flows,
+        packet=quantities.size(load.packet_bytes),
+        buffer_pkts=math.ceil(_room_pkts(point, load.packet_bytes)),
         groups=() if plain else load.senders,
     )
 

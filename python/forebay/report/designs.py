@@ -218,7 +218,7 @@ def paragraph(design: Design) -> str:
         classes=design.classes,
         senders=design.senders,
         small_windows=design.window_pkts < LEAST_WINDOW_PKTS,
-        misses_target=abs(design.held_pkts - link.target_pkts) > 0.01 * link.target_pkts,
+        misses_target=abs(design.held_pkts - design.target_pkts) > 0.01 * design.target_pkts,
         loop=loop,
         margins=design.margins,
         usual=design.published,
