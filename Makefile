@@ -30,7 +30,7 @@ help:
 	@echo "make test      every test but those in real time"
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
-	@echo "make guest     the first process of the guests of --engine kernel; \`forebay kernel setup\` calls it"
+	@echo "make guest     the first process of the guests of --engine kernel; \`forebay guest setup\` calls it"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
 	@echo "make fuzz      every parser and the C API for FUZZ_S seconds each (Rust needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
@@ -101,7 +101,7 @@ guest: $(GUEST)
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
 guests: $(STAMPS)/native $(STAMPS)/kernel-programs $(GUEST)
-	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
+	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay guest setup
 
 # A virtual machine, in which BPF is tested: tests of it are skipped without.
 MACHINE ?= $(abspath $(STAMPS)/virtual-machine)

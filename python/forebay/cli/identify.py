@@ -1,4 +1,4 @@
-"""`forebay identify`: what a queue's samples say about its link, its flows and its loop."""
+"""`forebay identify`: estimates of a link, its flows and its loop from samples of a queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forebay.control.queue_estimate import Identified, IdentifiedResponse
     from forebay.control.queue_records import QueueRecord
 
-#: Most queues that are shown in full.
+#: Largest number of queues that are shown.
 MOST = 50
 
 
@@ -35,20 +35,31 @@ def identify(
     interval: str | None = None,
     output: OutputOptions,
 ) -> None:
-    """Identify flows, round trip, rate, loss and loop gain from samples of a queue.
+    """Estimate flows, RTT, rate and loop gain from queue samples.
 
-    Every number has an interval of 95 %; what the samples do not say is not guessed.
+    Every estimate has a 95 % confidence interval; a quantity that the samples do not determine is
+    reported as not identified.
 
-    trace TRACE: Results of a run or a link, a .parquet with samples, JSON lines of
-        `tc -s -j qdisc`, or scrapes of Prometheus text.
-    rtt: Propagation both ways, if it is known, such as 40ms; found if it is left out.
-    tcp: Sender of the flows, whose windows tell how many there are: reno, linux-reno, cubic, dctcp
-        or prague.
-    only TEXT: Only queues with this in their name.
-    from_: Leave out what is before; a sixth if it is left out.
-    to: Leave out what is after.
-    interval: Between samples of a log without times, such as 100ms.
-    out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
+    Parameters
+    ----------
+    trace : TRACE
+        Result of a run or a link, a .parquet file with samples, JSON lines of `tc -s -j qdisc`, or
+        scrapes of Prometheus text.
+    rtt : RTT
+        Two-way propagation delay, such as 40ms, if it is known; estimated without it.
+    tcp : NAME
+        Congestion control of the flows, which determines their windows: reno, linux-reno, cubic,
+        dctcp or prague.
+    only : TEXT
+        Use only queues whose name contains this.
+    from_ : TIME
+        Use samples from this time on; from a sixth of the record without it.
+    to : TIME
+        Use samples up to this time.
+    interval : TIME
+        Time between the samples of a log without times, such as 100ms.
+    out : DIR
+        Folder of identified.toml and the figure of the loop; nothing is written without it.
     """
     from forebay.control import queue_estimate as estimate
 
@@ -72,7 +83,7 @@ def identify(
         for numbers, loop in identified:
             _show(numbers, loop)
         if len(queues) > MOST:
-            print(f"{len(queues) - MOST} more queues are left out: choose with --only")
+            print(f"{len(queues) - MOST} more queues are left out; choose with --only")
     if call.folder is not None:
         _write(identified, call.folder, show=not call.as_json)
 
@@ -82,8 +93,10 @@ def _seconds(key: str, text: str | None) -> float | None:
 
 
 def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecord]:
-    """Return the queues of a file with `name` in theirs, without those that only count what others
-    count, such as mq's, which are named on standard error; they remain where there are no others.
+    """Return the queues of a file whose names contain `name`.
+
+    A queue that only sums up other queues, such as mq's, is left out with a line on standard error,
+    unless there are no other queues.
     """
     from forebay.control import queue_records
 
@@ -96,8 +109,8 @@ def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecor
     if len(sums) == len(queues):
         return queues
     print_errors(
-        f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
-        "--only chooses it"
+        f"{queue.name} is left out, because it sums up the {queue.children} queues below it; choose "
+        "it with --only"
         for queue in sums
     )
     return [queue for queue in queues if not queue.children]
@@ -120,7 +133,7 @@ def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
 def _write(
     identified: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
 ) -> None:
-    """Write a file of the link, and the picture of the loop, for each queue."""
+    """Write the link's file and the figure of the loop for each queue."""
     from forebay._base.publication import publish
     from forebay.control import queue_estimate as estimate
     from forebay.report import loops

@@ -1,4 +1,7 @@
-"""`forebay attach`, `detach`, `set`, `stats` and `list`: a law in the kernel, on a device."""
+"""`forebay kernel`: laws that this machine's kernel runs on its network devices.
+
+`forebay attach` and `forebay detach` are short forms of two of these commands.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from forebay.cli.options import LawKind, Settings, console, print_table, setting
 if TYPE_CHECKING:
     from forebay.linux.law_statistics import LawCounts
 
-#: Of a device that is there no more, or is another by the same name.
+#: Mark of a device that no longer exists, or whose name another device has now.
 GONE = " (gone)"
 Device = Annotated[str, typer.Argument(metavar="DEV", help="Network device, such as eth0.")]
 
 
 @contextmanager
 def _kernel() -> Iterator[None]:
-    """Print what the kernel refuses as one line."""
+    """Report an error of the kernel in one line, and exit."""
     from forebay.linux.devices import shown
     from forebay.linux.programs import KernelError
 
@@ -50,18 +53,27 @@ def attach(
     front: str | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Put a law into the kernel, before the queue of a network device.
+    """Install a law in the kernel, on a network device.
 
-    rate: Rate of a shaper to make, such as 15Mbit/s, a little less than the link's own; the shaper
-        that is there if it is left out.
-    buffer: Its buffer, such as 500p; 250p if it is left out.
-    set_: A parameter of the law, such as target=50p or target=20ms.
-    design KEYS: Design the law for flows and round trips, such as flows=60,rtt=246ms, and for their
-        sender, such as tcp=cubic.
-    ecn: Mark packets that can be marked instead of dropping them.
-    front: Where the law stands: classifier, before a shaper, or qdisc, which shapes itself (Linux
-        6.16); what the kernel offers if it is left out.
-    dry_run: Print what would be done, and do nothing.
+    Parameters
+    ----------
+    rate : RATE
+        Rate of a new shaper, such as 15Mbit/s, slightly below the link's own; without it, the
+        device's shaper is used.
+    buffer : SIZE
+        Buffer of the new shaper, such as 500p; 250p without it.
+    set_ : KEY=VALUE
+        Set a parameter of the law, such as target=50p or target=20ms.
+    design : KEYS
+        Design the law for these flows and this RTT, such as flows=60,rtt=246ms, and for their
+        congestion control, such as tcp=cubic.
+    ecn
+        Mark ECN-capable packets instead of dropping them.
+    front : WHERE
+        Where the law runs: classifier, in front of a shaper, or qdisc, which also shapes (Linux
+        6.16 or newer); what the kernel supports without it.
+    dry_run
+        Print the commands without running them.
     """
     from forebay.linux import attachments
     from forebay.linux.devices import quoted, shown
@@ -81,48 +93,58 @@ def attach(
         return
     how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
     word = quoted(device)
-    print(f"{shown(device)}: {law} as {how}; `forebay stats {word}`, `forebay detach {word}`")
+    print(
+        f"{shown(device)}: {law} installed as {how}; `forebay kernel show {word}` shows its "
+        f"counters, `forebay detach {word}` removes it"
+    )
 
 
 @with_options
 def detach(
     device: Annotated[str | None, typer.Argument(metavar="DEV")] = None, /, *, stale: bool = False
 ) -> None:
-    """Take the law from a device, and restore the qdiscs that it had.
+    """Remove the law from a device and restore the previous qdiscs.
 
-    device DEV: Network device, by its present name.
-    stale: Remove the records of devices that are gone, and damaged ones, instead.
+    Parameters
+    ----------
+    device : [DEV]
+        Network device, by its present name.
+    stale
+        Instead, remove damaged records and those of devices that no longer exist.
     """
     from forebay.linux import attachments
     from forebay.linux.devices import shown
 
     if stale == (device is not None):
-        raise ScenarioError("detach: give a device, or --stale without one")
+        raise ScenarioError("detach requires either a device or --stale")
     with _kernel():
         if device is None:
             gone, damaged = attachments.detach_stale()
             for record in gone:
-                print(f"{shown(record.device)}: {record.law} was gone; its record is removed")
+                print(f"{shown(record.device)}: {record.law} was gone; record removed")
             for problem in damaged:
-                print(f"{problem.file}: removed ({problem.why})")
+                print(f"{problem.file}: record removed ({problem.why})")
             if not gone and not damaged:
-                print("no stale record")
+                print("no stale records")
             return
         done = attachments.detach(device)
     for note in done.notes:
         print(note)
-    print(f"{shown(done.device)}: {done.law or 'the law'} is gone")
+    print(f"{shown(done.device)}: {done.law or 'the law'} removed")
 
 
 @with_options
-def set_(
+def change(
     device: Device,
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
     /,
 ) -> None:
     """Change a law in the kernel while traffic runs.
 
-    changes KEY=VALUE: A parameter of the law, such as target=30p, or rate=20Mbit/s of its shaper.
+    Parameters
+    ----------
+    changes : KEY=VALUE...
+        Parameters of the law, such as target=30p, or rate=20Mbit/s for its shaper.
     """
     from forebay.linux import attachments
 
@@ -131,7 +153,7 @@ def set_(
 
 
 @with_options
-def stats(
+def show(
     device: Annotated[str | None, typer.Argument(metavar="[DEV]")] = None,
     /,
     *,
@@ -139,22 +161,28 @@ def stats(
     prometheus: bool = False,
     watch: bool = False,
 ) -> None:
-    """Show what laws in the kernel have seen and done.
+    """Show the counters of laws in the kernel.
 
-    device [DEV]: Network device; all that have a law if it is left out.
-    as_json: Print JSON instead of a table.
-    prometheus: Print metrics in the text format of Prometheus.
-    watch: Go on, each second.
+    Parameters
+    ----------
+    device : [DEV]
+        Network device; every device with a law without it.
+    as_json
+        Print JSON instead of a table.
+    prometheus
+        Print metrics in the text format of Prometheus.
+    watch
+        Print the counters again every second.
     """
     import time
 
-    from forebay.linux import law_statistics as statistics
+    from forebay.linux import law_statistics
 
     widths: list[int] | None = None
     while True:
         with _kernel():
-            all_counts = [statistics.seen(device)] if device else statistics.all_seen()
-            hidden = list(map(statistics.hidden, all_counts)) if widths is None else []
+            all_counts = [law_statistics.seen(device)] if device else law_statistics.all_seen()
+            hidden = list(map(law_statistics.hidden, all_counts)) if widths is None else []
         if widths is None:
             print_errors([*_problems(), *filter(None, hidden)])
             widths = []
@@ -162,9 +190,9 @@ def stats(
             numbers = [counts.as_json() for counts in all_counts]
             print(json.dumps(numbers, indent=None if watch else 1), flush=True)
         elif prometheus:
-            print(statistics.prometheus(all_counts), end="", flush=True)
+            print(law_statistics.prometheus(all_counts), end="", flush=True)
         else:
-            widths = _show(all_counts, widths)
+            widths = _print_counts(all_counts, widths)
         if not watch:
             return
         time.sleep(1)
@@ -172,9 +200,12 @@ def stats(
 
 @with_options
 def list_(*, as_json: bool = False) -> None:
-    """List the devices of this machine that have a law.
+    """List the network devices that have a law.
 
-    as_json: Print JSON instead of a table.
+    Parameters
+    ----------
+    as_json
+        Print JSON instead of a table.
     """
     from dataclasses import asdict
 
@@ -187,7 +218,7 @@ def list_(*, as_json: bool = False) -> None:
     print_errors(problems)
     with _kernel():
         print_errors(
-            f"{shown(name)}: has a law of Forebay without a record here; "
+            f"{shown(name)} has a law of Forebay without a record; "
             f"`forebay detach {quoted(name)}` removes it"
             for name in devices.unrecorded()
         )
@@ -208,14 +239,27 @@ def list_(*, as_json: bool = False) -> None:
 
 
 def _problems() -> Sequence[object]:
-    """Return the records that cannot be used."""
+    """Return the problems of damaged records."""
     from forebay.linux import records
 
     return records.read()[1]
 
 
-def _show(all_counts: list[LawCounts], former: list[int]) -> list[int]:
-    """Print a table, without headings if its columns are as wide as before; return the widths."""
+def _print_counts(all_counts: list[LawCounts], former: list[int]) -> list[int]:
+    """Print a table of counters, without headings if its columns are as wide as before.
+
+    Parameters
+    ----------
+    all_counts : list of LawCounts
+        Counters of each device.
+    former : list of int
+        Widths of the columns of the former table.
+
+    Returns
+    -------
+    list of int
+        Widths of the columns of this table.
+    """
     from forebay._base import terminal_table
     from forebay._base.terminal_table import Column, RowGroup
     from forebay.linux.devices import shown
