@@ -1,4 +1,4 @@
-//! A discipline with its parameters, and a law in it, to be built at any queue.
+//! A discipline with its parameters, and a law in it: the recipe from which queues are built.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use crate::law::Ecn;
 use crate::law_spec::LawSpec;
 use crate::queue::Queue;
 
-/// A discipline with the parameters given for it.
+/// A discipline and values for its parameters.
 #[derive(Clone)]
 pub struct QueueChoice {
     /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
+    /// The parameters that were set; the others have their defaults.
     given: Vec<(String, Value)>,
     params: QueueParams,
 }
@@ -39,7 +40,7 @@ impl std::fmt::Debug for QueueChoice {
     }
 }
 
-/// As a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
+/// Formats the choice as a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
 impl std::fmt::Display for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         if self.given.is_empty() {
@@ -51,17 +52,17 @@ impl std::fmt::Display for QueueChoice {
     }
 }
 
-/// A law and the discipline that holds it, to be built at any queue.
+/// A law and the discipline that holds it: the recipe from which queues are built.
 #[derive(Clone)]
 pub struct Aqm {
     /// The discipline.
     pub queue: QueueChoice,
-    /// Builds each of its laws.
+    /// The function that builds each of its laws.
     pub law: Arc<MakeLaw>,
 }
 
 impl Aqm {
-    /// Returns `law` in this queue.
+    /// Returns `law` in the discipline `queue`.
     pub fn new(law: Arc<dyn ConfiguredLaw>, queue: QueueChoice) -> Aqm {
         Aqm {
             queue,
@@ -69,7 +70,7 @@ impl Aqm {
         }
     }
 
-    /// The law in the default discipline.
+    /// Returns the law in the default discipline, a FIFO.
     pub fn in_default_queue(law: Arc<MakeLaw>) -> Aqm {
         Aqm {
             queue: QueueChoice::default(),
@@ -77,10 +78,10 @@ impl Aqm {
         }
     }
 
-    /// An empty queue whose laws draw from random streams that `seed` and `stream` name.
+    /// Builds an empty queue. The random streams of its laws are determined by `seed` and `stream`.
     ///
     /// # Errors
-    /// As [`QueueChoice::build`].
+    /// If [`QueueChoice::build`] fails.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
@@ -91,16 +92,16 @@ impl Aqm {
         self.queue.build(site, laws)
     }
 
-    /// Builds it once at `site`, to see that all fits.
+    /// Checks that the queue can be built at `site`, by building it.
     ///
     /// # Errors
-    /// As [`build`](Aqm::build).
+    /// If [`build`](Aqm::build) fails.
     pub fn check(&self, site: &QueueSite) -> Result<(), ParamError> {
         self.build::<NoPacket>(site, 0, "").map(|_| ())
     }
 }
 
-/// What a queue that is only built carries.
+/// The packet type of a queue that is built only to be checked: it has no values.
 #[derive(Clone, Copy)]
 enum NoPacket {}
 
@@ -123,10 +124,10 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
-    /// Returns the discipline with the parameters `given`; the others have their defaults.
+    /// Returns the discipline `spec` with the parameters `given`; the others have their defaults.
     ///
     /// # Errors
-    /// A parameter that is unknown or out of range.
+    /// If a parameter is unknown or out of range.
     pub fn new(
         spec: &'static DisciplineSpec,
         given: Vec<(String, Value)>,
@@ -138,17 +139,17 @@ impl QueueChoice {
         })
     }
 
-    /// Returns the discipline with every parameter at its default.
+    /// Returns the discipline `spec` with every parameter at its default.
     pub fn with_defaults(spec: &'static DisciplineSpec) -> QueueChoice {
         QueueChoice::new(spec, Vec::new()).expect("every parameter of a queue has a default")
     }
 
-    /// Returns the discipline that `law` has where none is named.
+    /// Returns the discipline that holds `law` by default.
     pub fn of_law(law: &LawSpec) -> QueueChoice {
         QueueChoice::with_defaults(disciplines::of_law(law))
     }
 
-    /// Returns the parameters that were given.
+    /// Returns the parameters that were set.
     pub fn given(&self) -> &[(String, Value)] {
         &self.given
     }
@@ -158,27 +159,27 @@ impl QueueChoice {
         self.params.values()
     }
 
-    /// Whether it is the discipline that most laws have where none is named.
+    /// Returns true if the discipline is a FIFO, the default of most laws.
     pub fn is_default(&self) -> bool {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
-    /// True if each flow has a queue and a law of its own.
+    /// Returns true if every flow has a queue and a law of its own.
     pub fn is_per_flow(&self) -> bool {
         self.params.per_flow()
     }
 
-    /// Returns the queue at `site`: with its own limit in place of the link's buffer, if it has one.
+    /// Returns `site` with the buffer limit that the parameters set, if they set one.
     fn site(&self, site: &QueueSite) -> QueueSite {
         let limit = self.params.own_limit();
         let buffer = limit.map_or(site.buffer, Buffer::Packets);
         QueueSite { buffer, ..*site }
     }
 
-    /// Returns the qdisc of Linux that `law` is in this queue; `None` if there is none.
+    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
     ///
     /// # Errors
-    /// A parameter that the qdisc does not have.
+    /// If the qdisc does not have a parameter.
     pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let Some(law) = law.linux() else {
             return Ok(None);
@@ -194,10 +195,10 @@ impl QueueChoice {
         Ok(Some(tc))
     }
 
-    /// A fresh, empty queue, idle since the start.
+    /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// A parameter of a law that does not fit the others or the queue.
+    /// If a parameter of a law is inconsistent with the others or with the queue.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
@@ -205,7 +206,7 @@ impl QueueChoice {
     ) -> Result<Queue<P>, ParamError> {
         match &self.params {
             QueueParams::FifoParams(params) => params.fifo(site, laws).map(Queue::Fifo),
-            other => other.build(&self.site(site), laws).map(Queue::Other),
+            params => params.build(&self.site(site), laws).map(Queue::Other),
         }
     }
 }

@@ -5,7 +5,9 @@
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
-use forebay_aqm::{Ecn, FluidStep, Law, LawDriver, Others, PacketMeta, QueueView, Signal, Verdict};
+use forebay_aqm::{
+    Ecn, FluidStep, Law, LawDriver, OtherQueues, PacketMeta, QueueView, Signal, Verdict,
+};
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rate, Rng, Span, Time};
 
@@ -226,7 +228,7 @@ impl Port {
         let view = self.view(step.end, step.queue_pkts[1]);
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
         let waited = Span::from_nanos(whole_u64(step.queue_pkts[1] * self.ns_per_pkt));
-        let taken = self.law.take_fluid(&FluidStep {
+        let packets = FluidStep {
             end: step.end,
             queue_pkts: step.mean_line(),
             arrivals: count(arrivals),
@@ -234,8 +236,8 @@ impl Port {
             missed: count(missed),
             packet: self.packet(waited),
             view,
-        });
-        if !taken {
+        };
+        if !self.law.take_fluid(&packets) {
             return None;
         }
         self.last_arrival = step.end;
@@ -274,7 +276,7 @@ impl Port {
                 self.idle_since(now)
             },
             head_since: self.head_since(now, queue_pkts),
-            others: Others::default(),
+            other_queues: OtherQueues::default(),
         }
     }
 

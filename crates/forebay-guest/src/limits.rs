@@ -48,7 +48,7 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
             format!("{allowed} with --engine kernel"),
         ))
     };
-    if law.spec.is_own() {
+    if law.spec.is_custom() {
         let allowed = "a law of `forebay laws`: a guest has no Python";
         return refuse("law", law.label.clone(), allowed);
     }

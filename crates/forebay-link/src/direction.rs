@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_aqm::{Capacity, DropReason, Queue, Sent, Sink};
+use forebay_aqm::{Capacity, DropReason, Queue, Sink, Transmission};
 use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, RunTrace, Settings as RecorderSettings, TrafficTrace};
 use forebay_units::{Buffer, ParamError, Rate, Rng, SetPoint, Span, Time};
@@ -227,8 +227,11 @@ impl Direction {
     }
 
     /// Counts what the link has taken at `now`, and puts it on its way.
-    fn follow(&mut self, now: Time, sent: Sent<Segment>, pool: &mut Pool) {
-        let Sent { departure, out } = sent;
+    fn follow(&mut self, now: Time, sent: Transmission<Segment>, pool: &mut Pool) {
+        let Transmission {
+            departure,
+            end: out,
+        } = sent;
         let segment = departure.packet;
         let (sojourn, class) = (departure.sojourn, departure.class);
         if let Some(capture) = &mut self.capture {

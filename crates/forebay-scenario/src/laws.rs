@@ -215,7 +215,7 @@ pub fn asking(
         if draft.gains != Gains::Auto {
             continue;
         }
-        if draft.spec.is_own() {
+        if draft.spec.is_custom() {
             let allowed = "\"paper\": a law in Python has no design rule";
             return Err(section.fault(GAINS, "\"auto\"", allowed));
         }

@@ -433,7 +433,7 @@ fn own(kind: &'static str, label: &str, runs: bool) -> Own {
         max: 1e9,
         doc: "",
     };
-    let spec = LawSpec::own(kind, "Mine", "", &[TARGET], &silent);
+    let spec = LawSpec::custom(kind, "Mine", "", &[TARGET], &silent);
     Own {
         spec: Box::leak(Box::new(spec)),
         label: label.into(),

@@ -1,7 +1,7 @@
 //! A bottleneck and its record: a discipline, the transmitter that it feeds, and what is observed of
 //! both. It is the same in virtual time and in real time; what becomes of packets is the caller's.
 
-use forebay_aqm::{Capacity, DropReason, Packet, Queue, Sent, Sink, Transmitter};
+use forebay_aqm::{Capacity, DropReason, Packet, Queue, Sink, Transmission, Transmitter};
 use forebay_units::{Rate, Time};
 
 use crate::recorder::{Recorder, Settings};
@@ -79,7 +79,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
 
     /// Takes the next packet from the queue onto the link, at [`due`](Self::due) or at an arrival.
     #[inline(always)]
-    pub fn send_next(&mut self, now: Time) -> Option<Sent<P>> {
+    pub fn send_next(&mut self, now: Time) -> Option<Transmission<P>> {
         let sent = (self.transmitter).ask(now, &mut self.discipline, &mut self.record)?;
         let departure = &sent.departure;
         let bytes = departure.packet.bytes();

@@ -197,7 +197,7 @@ class Points:
             read=files,
             programs=engine.runs_programs,
         )
-        contents = tuple(sorted(files.found.items()))
+        contents = tuple(sorted(files.contents.items()))
         self.source = StudySource(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()
         #: numbers of the laws that ask for them
@@ -245,7 +245,7 @@ class Points:
         """Hash of all that the runs depend on, their seeds aside."""
         overrides = [f"{key}={value}" for key, value in self.source.overrides]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
-        whole = [self.text, overrides, laws, self._prototypes, *self.made.told]
+        whole = [self.text, overrides, laws, self._prototypes, *self.made.digest_parts]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())

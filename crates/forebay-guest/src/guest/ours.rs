@@ -264,7 +264,7 @@ impl Ours {
             flow: packet.handle.number,
         };
         rows.write(&row, bytes)?;
-        self.sending.push_back((sent.out, packet));
+        self.sending.push_back((sent.end, packet));
         Ok(())
     }
 

@@ -151,6 +151,7 @@ impl Application for OnOff {
             .position(|flow| !flow.taken);
         let begins = free.map(|flow| (count(flow), self.begin(count(flow), now)));
         let next = self
+            .params
             .arrivals
             .and_then(|arrivals| self.next_arrival(arrivals, now));
         Arrival { begins, next }
