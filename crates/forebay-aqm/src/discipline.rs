@@ -5,9 +5,7 @@ use std::sync::Arc;
 pub use forebay_units::{Buffer, QueueSite};
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{
-    ParamError, ParamSpec, ParamValues, Params, Rate, Rng, SetPoint, Site, Span, Time, Value,
-};
+use forebay_units::{ParamError, ParamSpec, Params, Rate, Rng, SetPoint, Site, Span, Time};
 
 use crate::law::{Ecn, Law};
 

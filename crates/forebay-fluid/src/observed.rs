@@ -1,12 +1,12 @@
-//! A fluid run as what is observed at its queues, in whole packets, so that metrics, figures and
-//! tables see it as they see any other run.
+//! The conversion of a fluid run to whole packets, so that metrics, figures and tables treat it like
+//! any other run.
 //!
-//! What remains of a packet is carried on to the next row, so that means and sums are those of the
-//! fluid; a settled queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class
-//! get the same. There is no transfer, and nothing is sent again.
+//! The fraction of a packet is carried over to the next row, so that means and sums are those of the
+//! fluid: a constant queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class get
+//! the same goodput. There are no transfers and no retransmissions.
 //!
-//! Beside the whole packets stand the equations' own numbers, as a law's probes do: `fluid_pkts` of
-//! each queue, and of each class, by its number in the model, `window_pkts` and `rtt_s`.
+//! The exact numbers of the equations are recorded like a law's internal values: `fluid_pkts` of each
+//! queue, and `window_pkts` and `rtt_s` of each class, by its number in the model.
 
 use std::borrow::Cow;
 
@@ -45,12 +45,12 @@ pub fn observed(scenario: &Scenario, model: &Model, trace: &Trace) -> RunTrace {
     }
 }
 
-/// Whole packets of a fluid; what remains is carried on.
+/// Converts amounts of fluid to whole packets; the fraction is carried over.
 #[derive(Default)]
 struct Carried(f64);
 
 impl Carried {
-    /// Whole packets out of these parts and those that were left; a sum is less than one off.
+    /// Returns the whole packets in `pkts` and the fraction before; a sum is off by less than one.
     fn count(&mut self, pkts: f64) -> u32 {
         self.0 += pkts;
         // A sum of parts that is whole but for rounding is whole.
@@ -59,7 +59,7 @@ impl Carried {
         whole
     }
 
-    /// The nearest whole length of a queue, with what the rows before owe.
+    /// Returns the nearest whole length of a queue, corrected by the error of the rows before.
     fn length(&mut self, pkts: f64) -> u32 {
         self.0 += pkts;
         let whole = whole_u32((self.0 + 0.5).max(0.0));
@@ -68,13 +68,12 @@ impl Carried {
     }
 }
 
-/// At the end of a row; the first is of time zero.
+/// Returns the time at which a row ends; the first is of time zero.
 fn end_of(row: usize, interval: Span) -> Time {
     Time::ZERO + interval * row as u64
 }
 
-/// When a packet comes in the middle of a row that ends there, and how long it waits until those
-/// before it are gone.
+/// Returns the arrival of a packet in the middle of a row, and its queuing delay.
 fn passage_of(trace: &Trace, v: usize, row: usize, interval: Span) -> (Time, Span) {
     let came = end_of(row - 1, interval) + Span::from_nanos(interval.as_nanos() / 2);
     let before_pkts = 0.5 * (trace.queue_pkts[v][row - 1] + trace.queue_pkts[v][row]);
@@ -83,7 +82,7 @@ fn passage_of(trace: &Trace, v: usize, row: usize, interval: Span) -> (Time, Spa
     (came, Span::from_secs_f64(wait_s))
 }
 
-/// By traffic: what its packets met at a link within the window.
+/// Returns the packets of each traffic at a link within the window.
 fn met_at(
     scenario: &Scenario,
     model: &Model,
@@ -208,19 +207,19 @@ fn delivered(scenario: &Scenario, trace: &Trace) -> (Vec<FlowTotals>, Goodput) {
     (flows.collect(), goodput.finish())
 }
 
-/// A flow as one of its class.
+/// A flow as a member of its class.
 struct Flow {
     traffic: usize,
     class: usize,
-    /// Its number among the flows of the class, and how many those are.
+    /// Its number among the flows of the class, and their number.
     place: (u64, u64),
     payload_bytes: u64,
 }
 
-/// What has been delivered since the start.
+/// The packets delivered since the start.
 struct Totals {
     flows: Vec<Flow>,
-    /// Of all flows of a class.
+    /// The packets of all flows of each class.
     pkts: Vec<f64>,
 }
 
@@ -258,7 +257,7 @@ impl Totals {
         }
     }
 
-    /// By flow: whole packets of a class go round its flows.
+    /// Returns the bytes of each flow: the whole packets of a class go to its flows in turn.
     fn bytes(&self) -> Vec<u64> {
         let of = |flow: &Flow| {
             let (place, flows) = flow.place;

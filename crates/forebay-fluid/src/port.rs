@@ -1,4 +1,4 @@
-//! A law at a queue of fluid: it gets the calls that a FIFO would make.
+//! A law at a queue of fluid, which calls it as a FIFO would.
 //!
 //! Packet n of the fluid arrives when n packets' worth has flowed in since the start, and
 //! leaves when as much has flowed out. None is left out, so laws that average per packet, count or
@@ -16,6 +16,7 @@ use crate::model::Bottleneck;
 /// A probability that moves by more than this part in a step jumps.
 const SMOOTH: f64 = 0.2;
 
+/// A queue of fluid and its law.
 pub struct Port {
     law: LawDriver,
     packet_bytes: u32,
@@ -85,6 +86,7 @@ impl Passed {
 }
 
 impl Port {
+    /// Returns an empty queue under `law`.
     pub fn new(bottleneck: &Bottleneck, law: Box<dyn Law>, rng: Rng) -> Port {
         let mut port = Port {
             law: LawDriver::new(law, rng),
@@ -107,31 +109,34 @@ impl Port {
         port
     }
 
+    /// Sets the rate of the link.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.ns_per_pkt = 8e9 * f64::from(self.packet_bytes) / rate.as_bps() as f64;
     }
 
+    /// Sets the size of the buffer.
     pub fn set_buffer(&mut self, buffer_pkts: f64) {
         self.buffer_pkts = buffer_pkts;
     }
 
-    /// With what probability an ECT(1) packet is marked where a classic one is signalled with
-    /// `probability`.
+    /// Returns the probability with which an ECT(1) packet is marked if classic packets are signalled
+    /// with `probability`.
     pub fn marks_l4s(&self, probability: f64) -> f64 {
         self.law.marks_l4s(probability)
     }
 
-    /// At a time in the next step.
+    /// Returns the signal probability at a time in the next step.
     pub fn probability_at(&self, time_s: f64) -> f64 {
         (self.probability + self.trend * (time_s - self.since_s)).clamp(0.0, 1.0)
     }
 
+    /// Returns the next tick of the law's clock, if it has one.
     pub fn next_tick(&self) -> Option<Time> {
         self.law.poll_timeout()
     }
 
-    /// The law's clock ticks.
+    /// Lets the law's clock tick.
     pub fn tick(&mut self, now: Time, queue_pkts: f64) {
         let view = self.view(now, queue_pkts);
         self.law.handle_timeout(now, &view);
@@ -140,7 +145,7 @@ impl Port {
         }
     }
 
-    /// Tells the law of a step. Returns the probability at its start and at its end.
+    /// Shows the law the packets of a step. Returns the probability at its start and at its end.
     pub fn pass(&mut self, step: &Passed) -> [f64; 2] {
         let [first, last] = self.told(step);
         let length_s = step.end.since(step.start).as_secs_f64();
@@ -216,7 +221,8 @@ impl Port {
         [self.probability; 2]
     }
 
-    /// Shows the law all packets of a step at once, if it takes them so; the probability then.
+    /// Shows the law all packets of a step at once, and returns the probability after it; `None` if
+    /// the law does not take them so.
     fn take_at_once(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
         let missed = if !step.idle {
             0
@@ -244,7 +250,7 @@ impl Port {
         self.law.intensity(&view)
     }
 
-    /// A packet leaves; one if the law signals it.
+    /// Shows the law a departure; returns 1 if the law signals it, and 0 otherwise.
     fn depart(&mut self, now: Time, queue_pkts: f64) -> f64 {
         let wait_ns = queue_pkts * self.ns_per_pkt;
         let view = self.view(now, queue_pkts);

@@ -1,5 +1,5 @@
-//! What each class of a queue discipline met, within the window: a dual queue has two, CAKE one for
-//! each tin. A discipline that tells no classes apart has none here.
+//! The packets of each class of a queue discipline within the window: a dual queue has two classes,
+//! and CAKE has one for each tin. Most disciplines have none.
 
 use hdrhistogram::Histogram;
 
@@ -8,13 +8,16 @@ use crate::named_numbers::named_numbers;
 use crate::recorder::delays;
 use crate::LinkTrace;
 
-/// What one class met.
+/// The packets of one class within the window.
 #[derive(Clone, Debug)]
 pub struct ClassTrace {
+    /// The name of the class.
     pub name: &'static str,
-    /// Queuing delay in ns of every packet that left in this class.
+    /// The queuing delay in ns of every packet of this class that left the queue.
     pub delay_ns: Histogram<u64>,
+    /// Packets that were dropped, for any reason.
     pub dropped_packets: u64,
+    /// Packets that were marked (CE).
     pub marked_packets: u64,
 }
 
@@ -35,17 +38,21 @@ impl ClassTrace {
 }
 
 named_numbers! {
-    /// Metrics of one class. Those of the delay are NaN where no packet left in it.
+    /// The metrics of one class. Those of the delay are NaN if no packet of the class left.
     pub struct ClassMetrics[7] {
-        /// Of the packets that left the queue.
+        /// Fraction of the packets that left the queue.
         packet_share,
-        /// Drops of every cause, of the packets of this class that left or were dropped.
+        /// Drops, for any reason, per packet of this class that left or was dropped.
         drop_rate,
-        /// Marks, of the same.
+        /// Marks per packet of this class that left or was dropped.
         mark_rate,
+        /// Mean queuing delay in s.
         delay_mean_s,
+        /// Median queuing delay in s.
         delay_p50_s,
+        /// 95th percentile of the queuing delay in s.
         delay_p95_s,
+        /// 99th percentile of the queuing delay in s.
         delay_p99_s,
     }
 }
@@ -55,11 +62,11 @@ impl ClassMetrics {
     pub fn of(class: &ClassTrace, link: &LinkTrace) -> ClassMetrics {
         let left = class.delay_ns.len();
         let ended = (left + class.dropped_packets) as f64;
-        let delay_s = |taken: f64| match left {
+        let delay_s = |delay_ns: f64| match left {
             0 => f64::NAN,
-            _ => taken / 1e9,
+            _ => delay_ns / 1e9,
         };
-        let quantile = |it| delay_s(class.delay_ns.value_at_quantile(it) as f64);
+        let quantile = |q| delay_s(class.delay_ns.value_at_quantile(q) as f64);
         ClassMetrics {
             packet_share: left as f64 / link.delay_ns.len() as f64,
             drop_rate: class.dropped_packets as f64 / ended,
@@ -72,7 +79,7 @@ impl ClassMetrics {
     }
 }
 
-/// The metrics of every class, in the order in which tables show them.
+/// The metrics of a class, in the order in which tables show them.
 pub const CLASS_METRICS: &[Measure] = &[
     class_metric(
         "packet_share",

@@ -1,4 +1,4 @@
-//! A run in few numbers, which show whether a simulator has changed.
+//! Digests of a run, which show whether an engine has changed.
 //!
 //! Counts, orders and integer times are exact, so one hash stands for all of them
 //! ([`LinkView::digest`]). Floats are not: an algebraic simplification moves their last bits. They

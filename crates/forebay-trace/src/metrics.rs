@@ -1,4 +1,4 @@
-//! The metrics of a trace, over its window.
+//! The metrics of a queue over the window of measurement.
 
 use forebay_units::cast::whole_usize;
 
@@ -8,40 +8,47 @@ use crate::named_numbers::named_numbers;
 use crate::LinkView;
 
 named_numbers! {
-    /// Metrics of one run. Rates are per arriving packet.
+    /// The metrics of the queue of one link. Rates of drops and marks are per arriving packet.
     pub struct Metrics[20] {
+        /// Mean queue length in packets.
         queue_mean_pkts,
-        /// Population standard deviation over the samples.
+        /// Standard deviation of the queue length in packets, of the samples as a population.
         queue_std_pkts,
-        /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
+        /// Quadratic average of control deviation in packets, pi-pd eq. (17); NaN without a target.
         qacd_pkts,
-        /// Drops of every cause.
+        /// Drops, for any reason.
         drop_rate,
         /// Drops with which the law signalled congestion.
         early_drop_rate,
+        /// Marks.
         mark_rate,
-        /// Bits sent over bits the link could have carried.
+        /// Bits sent per bit that the link could have carried.
         utilisation,
+        /// Mean queuing delay in s.
         delay_mean_s,
+        /// 95th percentile of the queuing delay in s.
         delay_p95_s,
+        /// 99th percentile of the queuing delay in s.
         delay_p99_s,
-        /// In-order bits handed to the receiving applications per second.
+        /// Bits handed in order to the receiving applications per second.
         goodput_bps,
         /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
         jain,
-        /// Of the transfers that were done within the window; NaN where there were none.
+        /// Median duration in s of the transfers completed within the window; NaN if there are none.
         flow_completion_p50_s,
+        /// 95th percentile of these durations in s.
         flow_completion_p95_s,
-        /// Of calls, from source to sink; NaN where there were none.
+        /// Mean one-way delay in s of the packets of calls; NaN without calls.
         voice_delay_s,
-        /// Mean change of that time from packet to packet.
+        /// Mean absolute change in s of the one-way delay from packet to packet.
         voice_jitter_s,
+        /// Fraction of the packets of calls that were lost.
         voice_loss,
-        /// Of the segments of video; NaN where there were none.
+        /// Mean bit rate of the segments of video in bit/s; NaN without segments.
         video_rate_bps,
-        /// Share of the window for which playing stood still.
+        /// Fraction of the window for which playback was stalled.
         video_stalled,
-        /// In the whole run, not only the window.
+        /// Packets forwarded in the whole run, not only in the window.
         forwarded_packets,
     }
 }
@@ -51,7 +58,7 @@ impl Metrics {
     /// `target_pkts`.
     pub fn of(link: LinkView<'_>, target_pkts: Option<f64>) -> Metrics {
         let part = Part::of(&link, target_pkts);
-        // A trace has every column of its own.
+        // A trace has every column that these metrics need.
         let take = |of: fn(&Part) -> Option<f64>| of(&part).unwrap_or(f64::NAN);
         let delivered: Vec<f64> = link
             .flows()
@@ -95,7 +102,7 @@ impl Metrics {
     }
 }
 
-/// The least of the sorted values that a share of `p` of them do not exceed; `None` without values.
+/// Returns the quantile `p` of sorted values by the nearest-rank method; `None` without values.
 pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
     let rank = whole_usize((p * sorted.len() as f64).ceil());
     sorted.get(rank.saturating_sub(1)).copied()

@@ -100,23 +100,27 @@ impl QueuedTraffic {
 }
 
 named_numbers! {
-    /// Metrics of one traffic. Shares of nothing are NaN.
+    /// The metrics of one traffic at a queue. A ratio with a denominator of zero is NaN.
     pub struct TrafficMetrics[10] {
-        /// In-order bits that its receivers handed to their applications, per second.
+        /// Bits that its receivers handed in order to their applications per second.
         goodput_bps,
-        /// Of what all traffic of the queue got.
+        /// Fraction of the goodput of all traffic at the queue.
         share,
-        /// A flow's, on average.
+        /// Mean goodput of a flow in bit/s.
         flow_goodput_bps,
-        /// That, over the least of any traffic of the queue.
+        /// Mean goodput of a flow relative to that of the traffic whose flows have the least.
         ratio,
+        /// Mean round-trip time in s: propagation and the waits at all queues on the route.
         rtt_s,
+        /// Mean queuing delay in s.
         delay_mean_s,
+        /// 95th percentile of the queuing delay in s.
         delay_p95_s,
-        /// Of the data packets that its senders sent; NaN without TCP.
+        /// Retransmissions per data packet sent; NaN without TCP.
         resent_rate,
-        /// Drops of every cause, of the packets that left or were dropped.
+        /// Drops, for any reason, per packet that left or was dropped.
         drop_rate,
+        /// Marks per packet that left or was dropped.
         mark_rate,
     }
 }
@@ -158,7 +162,7 @@ fn goodputs_bps(of: &QueuedTraffic, link: LinkView<'_>) -> (f64, f64) {
     (sum, sum / f64::from(count))
 }
 
-/// The metrics of every traffic, in the order in which tables show them.
+/// The metrics of a traffic, in the order in which tables show them.
 pub const TRAFFIC_METRICS: &[Measure] = &[
     traffic_metric(
         "goodput_bps",
