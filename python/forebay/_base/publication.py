@@ -310,7 +310,7 @@ def _umask() -> int:
 
 #: How a folder begins that is not whole yet.
 UNFINISHED = ".forebay-"
-A_FILE = "a file"
+A_FILE = "it is a file"
 
 
 def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:

@@ -81,7 +81,9 @@ def range_ends(key: str, text: str) -> tuple[str, str]:
     if not dots:
         return text, text
     if not low or not high:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a value, or a range such as 10..400')
+        raise ScenarioError(
+            f'{key}: "{text}" is not valid; expected a value, or a range such as 10..400'
+        )
     unit = high.lstrip("0123456789.")
     return (low if low[-1].isalpha() else low + unit), high
 

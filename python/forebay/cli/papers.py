@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._base.errors import RunError
+from forebay._base.errors import ParameterError, RunError
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -71,7 +71,7 @@ def replay(
 
     plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
     if page is not None and paper != replays.ALL:
-        raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
+        raise ScenarioError(f"--page requires the papers all, not {paper}")
     call = Invocation.begun(output, "replay", page=page)
     engine_option = None if engine == "packets" else engine
 
@@ -199,7 +199,7 @@ def figure(
         print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
         if text not in FIGURES:
-            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(FIGURES)}')
+            raise ParameterError("NAME", text, ", ".join(FIGURES))
     files: dict[str, bytes] = {}
     for text in name or ():
         files |= FIGURES[text]().files(text)

@@ -458,7 +458,7 @@ def compare(
 
 
 def _matched(
-    what: str, a: SavedResult, b: SavedResult, of_a: list[str], of_b: list[str]
+    kind: str, a: SavedResult, b: SavedResult, of_a: list[str], of_b: list[str]
 ) -> list[tuple[str, str]]:
     """Return the names that both have, or the only one of each."""
     if common := [name for name in of_a if name in of_b]:
@@ -466,12 +466,12 @@ def _matched(
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
     raise ScenarioError(
-        f"compare: found no {what} in both: {a.folder} has {_some(of_a)}, {b.folder} has "
-        f"{_some(of_b)}, allowed: results with a {what} in common"
+        f"compare: the results have no {kind} in common: {a.folder} has {_first(of_a)}, {b.folder} "
+        f"has {_first(of_b)}"
     )
 
 
-def _some(names: list[str]) -> str:
-    """Return the first, and how many more: a name may be as long as a sweep has axes."""
+def _first(names: list[str]) -> str:
+    """Return the first name and the number of others: a name is as long as a sweep has axes."""
     first = f'"{names[0]}"' if names and names[0] else "one without a name"
     return f"{first} and {len(names) - 1} more" if len(names) > 1 else first

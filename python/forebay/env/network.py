@@ -88,7 +88,7 @@ class Network:
         plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)
         for key, found in (("sweep", plan.points), ("law", plan.laws)):
             if len(found) != 1:
-                raise ScenarioError(f"{name}: {key}: found {len(found)}, allowed: one")
+                raise ScenarioError(f"{name}: {key}: {len(found)} is not valid; expected one")
         self._native = plan.network(seed)
         if capture is not None or events is not None:
             self._native.record(capture, events)
@@ -141,10 +141,12 @@ class Network:
             elif isinstance(payload, Sized):
                 length = len(payload)
             else:
-                found = type(payload).__name__
-                raise ScenarioError(f"length: found nothing for a {found}, allowed: bytes")
+                kind = type(payload).__name__
+                raise ScenarioError(
+                    f"length is required for a payload of type {kind}; expected bytes"
+                )
         if length < 0:
-            raise ScenarioError(f"length: found {length}, allowed: at least 0")
+            raise ScenarioError(f"length: {length} is not valid; expected at least 0")
         self._native.send(flow, end, payload, length, now_s=self.now_s, ecn=ecn)
 
     def call_at(self, time_s: float, callback: Callable[[], object]) -> Timer:

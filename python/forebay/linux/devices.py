@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.linux import device_qdiscs as qdiscs
 from forebay.linux import namespaces, records, tcx
@@ -103,11 +104,11 @@ def device(name: str, *, up: bool = True) -> Device:
     except KernelError:
         names = ", ".join(sorted(shown(name) for _, name in socket.if_nameindex()))
         raise ScenarioError(
-            f'DEV: found "{shown(name)}", allowed: a device here: {names}'
+            f"DEV: there is no device {shown(name)} here; the devices are {names}"
         ) from None
     if up and "UP" not in link["flags"]:
         raise ScenarioError(
-            f'DEV: found "{shown(name)}", which is down, allowed: `ip link set {quoted(name)} up`'
+            f"DEV: {shown(name)} is down; bring it up with `ip link set {quoted(name)} up`"
         )
     listed = answer("tc", "-j", "qdisc", "show", "dev", name)
     roots = [qdisc for qdisc in listed if qdisc.get("root")]
@@ -187,8 +188,8 @@ def first_preference(name: str) -> int:
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
     if preference < 1:
         raise ScenarioError(
-            f"attach: a filter of {shown(name)} has preference 1 at egress, and a law behind it "
-            f"might see no packet; give that filter a higher preference (`tc filter show dev "
+            f"attach: a filter of {shown(name)} has preference 1 at egress, so that a law behind "
+            f"it might see no packets; give that filter a higher preference (`tc filter show dev "
             f"{quoted(name)} egress`)"
         )
     return preference
@@ -217,9 +218,9 @@ def qdiscs_before(target: Device) -> list[DeviceQdisc] | None:
     if hindrance is not None:
         name = shown(target.name)
         raise ScenarioError(
-            f"--rate: {name} has a qdisc {target.root['kind']}, and `detach` could not restore "
-            f"{hindrance}; remove it first (`tc qdisc del dev {quoted(target.name)} root`), or "
-            "attach without --rate before a tbf or htb that is there"
+            f"rate: {name} has the qdisc {target.root['kind']}, and `forebay detach` could not "
+            f"restore {hindrance}; remove it first (`tc qdisc del dev {quoted(target.name)} "
+            "root`), or attach without a rate in front of an existing tbf or htb"
         )
     before = qdiscs.tree(target.ifindex)
     return None if qdiscs.is_default(before) else before
@@ -241,10 +242,11 @@ def rate_of(target: Device) -> int:
         if len(rates) == 1:
             counted_bps = round(_native.quantity("--rate", f"{rates[0]}/s", "rate"))
     if counted_bps is None:
-        raise ScenarioError(
-            f"--rate: found none, and {shown(target.name)} has a qdisc {kind}, allowed: such as "
-            f"15Mbit/s, a little less than the link's own, or without it a shaper there, "
-            f"{' or '.join(SHAPERS)}"
+        raise ParameterError(
+            "rate",
+            None,
+            f"a rate slightly below the link's, such as 15Mbit/s, because {shown(target.name)} has "
+            f"no shaper ({' or '.join(SHAPERS)}) but {kind}",
         )
     return router.packets_bps(counted_bps, target.ip_bytes, target.header_bytes)
 
@@ -344,10 +346,8 @@ def no_law(device: str) -> ScenarioError:
     local_records = [record for record in attached if record.namespace == namespaces.cookie()]
     names = sorted({shown(name_here(record) or record.device) for record in local_records})
     damaged = "".join(f"; {problem}" for problem in problems)
-    return ScenarioError(
-        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay kernel list`: '
-        f"{', '.join(names) or 'none'}{damaged}"
-    )
+    others = f"; devices with a law: {', '.join(names)}" if names else "; no device has one"
+    return ScenarioError(f"DEV: {shown(device)} has no law{others}{damaged}")
 
 
 def state_of(attached: Attached) -> str:

@@ -283,16 +283,17 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
         for i, law in enumerate(point.laws):
             refused = _refused(point, law)
             if refused is not None:
-                key, value, allowed = refused
+                key, value, expected = refused
                 raise ScenarioError(
-                    f"{experiment.path}: {key}: found {value}, allowed for real flows: {allowed}"
+                    f"{experiment.path}: {key}: {value} is not possible with real flows; expected "
+                    f"{expected}"
                 )
             starts_s = partial(experiment.plan.starts_s, p)
             plans.append(LinkPlan(p, i, point, law, starts_s, folder, keeps_packets))
     return plans
 
 
-#: What real flows over one link cannot do: its key, its value, and what they can.
+#: A key and its value that real flows over one link cannot have, and what would be right.
 Refusal = tuple[str, object, str]
 
 
@@ -312,8 +313,8 @@ def _refused(point: PointInfo, law: LawInfo) -> Refusal | None:
     for n, entry in enumerate(traffic):
         refused = _refused_traffic(entry, bottleneck.rate_bps)
         if refused is not None:
-            key, value, allowed = refused
-            return f"traffic.{n}.{key}", value, allowed
+            key, value, expected = refused
+            return f"traffic.{n}.{key}", value, expected
     programs = sum(entry.flows for entry in traffic if entry.kind == "program")
     if programs > MOST_PROGRAMS:
         return "traffic.flows", f"{programs} programs", f"at most {MOST_PROGRAMS} in all"

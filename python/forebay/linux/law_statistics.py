@@ -68,7 +68,7 @@ def all_seen() -> list[LawCounts]:
     """Return the counts of every device with a law in this network namespace."""
     attached = [record for record in records.read()[0] if record.namespace == namespaces.cookie()]
     if not attached:
-        raise ScenarioError("stats: found no law, allowed: after `forebay attach DEV … LAW`")
+        raise ScenarioError("no device here has a law; `forebay attach DEV LAW` installs one")
     return [_seen(record) for record in attached]
 
 

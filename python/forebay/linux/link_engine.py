@@ -118,8 +118,8 @@ class LinkEngine:
             plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
         if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
             raise ScenarioError(
-                "--engine: found link without iperf3, which makes its flows, allowed: "
-                "apt-get install iperf3"
+                "engine: link needs iperf3, which sends its flows; install it with "
+                "`apt-get install iperf3`"
             )
 
     def version(self) -> None:

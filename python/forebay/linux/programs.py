@@ -53,8 +53,7 @@ def need_capabilities(capabilities: tuple[str, ...], command: str) -> None:
     missing = [name for name in capabilities if not effective >> CAPABILITIES[name] & 1]
     if missing:
         raise ScenarioError(
-            f"{command}: found a process without {', '.join(missing)}, allowed: as root, `sudo "
-            f"forebay {command} …`"
+            f"{command} requires {', '.join(missing)}; run it as root: `sudo forebay {command} ...`"
         )
 
 
@@ -71,8 +70,8 @@ def need(*names: str) -> None:
     if missing:
         words = " ".join(sorted(missing))
         raise ScenarioError(
-            f"attach: found no {', '.join(sorted(missing))}, allowed: with these packages, "
-            f"`apt-get install {words}`"
+            f"attach requires {', '.join(sorted(missing))}; install them with `apt-get install "
+            f"{words}`"
         )
 
 
@@ -80,8 +79,8 @@ def need_types() -> None:
     """Raise `ScenarioError` on a kernel in which no law of ours can run, in one line."""
     if not TYPES.exists():
         raise ScenarioError(
-            f"attach: found Linux {os.uname().release} without its types ({TYPES}), allowed: 6.4 "
-            "and later with CONFIG_DEBUG_INFO_BTF, which User-mode Linux has not"
+            f"attach requires Linux 6.4 or newer with CONFIG_DEBUG_INFO_BTF; this is Linux "
+            f"{os.uname().release} without {TYPES}"
         )
 
 
@@ -145,8 +144,8 @@ def clang(least: int = 0) -> str:
     if newest and newest[-1][0] >= least:
         return newest[-1][1]
     raise ScenarioError(
-        f"--front: found clang {major}, allowed for a qdisc: {least} and later, `apt-get install "
-        f"clang-{least}`"
+        f"front: a qdisc requires clang {least} or newer, and this is clang {major}; install it "
+        f"with `apt-get install clang-{least}`"
     )
 
 

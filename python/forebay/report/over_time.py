@@ -70,7 +70,9 @@ def distinct_targets(info: PointInfo, link: int) -> set[float]:
 def windows(result: Result, point: int, link: int) -> Sheet:
     """Packets in flight of a mean flow against time, a panel for each law."""
     if not shows_windows(result, point, link):
-        raise ValueError('kind: found "windows", allowed: with windows = true in the scenario')
+        raise ValueError(
+            'kind: "windows" is not valid; expected with windows = true in the scenario'
+        )
     return _packets(result, point, link, WINDOWS, "In flight", {})
 
 
@@ -318,7 +320,7 @@ def _observed(result: Result, point: int, link: int) -> list[Observed]:
         one for index, _ in result.laws(point) for one in result.observed_at(point, index, link)
     ]
     if not observed:
-        raise ValueError(f"point: found {point}, allowed: the index of a point with runs")
+        raise ValueError(f"point: {point} is not valid; expected the index of a point with runs")
     return observed
 
 

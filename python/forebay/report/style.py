@@ -62,7 +62,7 @@ _now = [STYLES["screen"]]
 def use(name: str) -> None:
     """Draws all further figures in this style: "screen", "paper" or "paper-wide"."""
     if name not in STYLES:
-        raise ScenarioError(f'--style: found "{name}", allowed: {", ".join(STYLES)}')
+        raise ScenarioError(f'--style: "{name}" is not valid; expected {", ".join(STYLES)}')
     _now[0] = STYLES[name]
     STYLE.clear()
     STYLE.update(_now[0].settings)

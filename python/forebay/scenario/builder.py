@@ -25,7 +25,9 @@ def toml(tables: Mapping[str, Any]) -> str:
         return tomlkit.dumps(tables)
     except (TypeError, ValueError) as error:
         # tomlkit names the type.
-        raise ScenarioError(f"scenario: found {error}, allowed: what TOML can hold") from error
+        raise ScenarioError(
+            f"scenario: {error} is not valid; expected what TOML can hold"
+        ) from error
 
 
 def typed(text: str) -> Value:

@@ -140,7 +140,7 @@ def _load(kind: str, scenario: str | None) -> Prototype:
         expected = "FILE.py:CLASS with a file that exists"
         if not scenario:
             raise ParameterError("laws", kind, expected)
-        raise ScenarioError(f'{scenario}: law.kind: found "{kind}", allowed: {expected}')
+        raise ScenarioError(f'{scenario}: law.kind: "{kind}" is not valid; expected {expected}')
     module = _module(file, path)
     prototype = getattr(module, name, None)
     if not callable(prototype):
@@ -150,7 +150,7 @@ def _load(kind: str, scenario: str | None) -> Prototype:
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
         known = ", ".join(classes) or "no class is defined there"
-        raise ScenarioError(f"{path}: found no {name}, allowed: {known}")
+        raise ScenarioError(f"{path}: there is no class {name}; expected {known}")
     return cast("Prototype", prototype)
 
 
@@ -267,7 +267,7 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
         if plain not in SHAPES:
             expected = "float, int, bool, str, or a type of forebay.units"
             item = f"{name}.{field.name}"
-            raise ParameterError("laws", field.type, expected, reason="a type", item=item)
+            raise ParameterError("laws", field.type, expected, item=item)
         # The last is the outermost: it narrows what the type itself allows.
         bounds = [extra for extra in extras if isinstance(extra, quantities.Range)]
         low, high = (bounds[-1].low, bounds[-1].high) if bounds else (-math.inf, math.inf)
@@ -304,11 +304,11 @@ MOST_CALLS = 4
 
 
 class UnfitError(Exception):
-    """A class that makes no law: its `key`, what was `found`, and what is `allowed`."""
+    """A class that is no law: its faulty `key`, the value `found`, and what is expected."""
 
     def __init__(self, key: str, found: str, allowed: str) -> None:
         self.key, self.found, self.allowed = key, found, allowed
-        super().__init__(f"{key}: found {found}, allowed: {allowed}")
+        super().__init__(f"{key}: {found} is not valid; expected {allowed}")
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ def blame(law: object, name: str, error: BaseException | None, value: object) ->
         method = getattr(law, name)
         code = getattr(inspect.unwrap(method), "__code__", None)
         where = f"{_shown(code.co_filename)}:{_return_line(code)}: " if code else ""
-        return f"{where}{hook}: found {_short(value)}, allowed: {HOOKS[name]}"
+        return f"{where}{hook}: {_short(value)} is not valid; expected {HOOKS[name]}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{_shown(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     calls = [

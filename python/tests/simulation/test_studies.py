@@ -520,7 +520,7 @@ def test_metrics_are_chosen_and_fewer_seeds_are_told(tmp_path: Path) -> None:
     assert len(third.stdout.splitlines()) == 4 and third.stdout.startswith('{"law": "red"')
     wrong = run(tmp_path, "--metric", "delay", text=SMALL)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr.startswith('--metric: found "delay"') and wrong.stderr.count("\n") == 1
+    assert wrong.stderr.startswith('error: --metric: "delay"') and wrong.stderr.count("\n") == 1
 
 
 def test_a_plan_designs_for_the_points_that_it_tries_alone(
