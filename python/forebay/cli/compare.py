@@ -122,7 +122,7 @@ def validate(
     outcome = validation.validate(
         file, overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds,
         repeats=repeats, attempts=attempts, links=links, void_lateness=void_lateness,
-        void_rate=void_rate, progress=lambda runs: progress.bar(what=f"{runs} runs"),
+        void_rate=void_rate, progress=lambda runs: progress.bar(unit=f"{runs} runs"),
         engines=names,
     )  # fmt: skip
     if outcome.comparisons:

@@ -123,20 +123,26 @@ def design(
     """
     site = link.completed(quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
-    overrides, flows = options.settings(set_), (link.l4s_flows, link.tcp)
+    overrides = options.settings(set_)
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
                 raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
-        _design_range(law, site, target, overrides, flows, call)
+        _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
     from forebay.control.design import design as designed
+    from forebay.control.link import Link
     from forebay.report import designs
 
     if export is not None:
         exported.check(export)
-    result = designed(law, *site, target, buffer, overrides, *flows)
+    rate, flows, rtt, packet = site
+    place = Link(
+        rate, rtt, flows=flows, packet=packet, buffer=buffer, senders=link.tcp,
+        l4s_flows=link.l4s_flows,
+    )  # fmt: skip
+    result = designed(law, place, target=target, overrides=overrides)
     if export is not None:
         if result.loop is None:
             raise ScenarioError(
@@ -152,14 +158,15 @@ def design(
 
 def _design_range(
     law: str,
+    link: LinkOptions,
     site: tuple[str, str, str, str],
     target: str | None,
     overrides: dict[str, str],
-    flows_are: tuple[float, str],
     call: Invocation,
 ) -> None:
     """Design one PI law for every corner of the ranges, and print and write it."""
     from forebay.control import pi_stabilising_set
+    from forebay.control.link import Link
     from forebay.report import designs
 
     rate, flows, rtt, packet = site
@@ -175,11 +182,15 @@ def _design_range(
         raise ScenarioError(
             f'--set: "{key}" cannot be combined with a range; expected target or interval'
         )
-    counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
+    few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
-    result = pi_stabilising_set.design_for_range(
-        law, rates, rtts, counts, packet, target, interval, *flows_are
+    place = Link(
+        rates[0], rtts[0], flows=few, packet=packet, senders=link.tcp, l4s_flows=link.l4s_flows
     )
+    result = pi_stabilising_set.design_for_range(
+        law, place, rate=rates, rtt=rtts if DOTS in rtt else None, flows=(few, many),
+        target=target, interval=interval,
+    )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
         print_json(result.as_json())
@@ -235,16 +246,37 @@ def stability_map(
         Folder of the map; results/map-LAW without it.
     """
     from forebay.control import stability_map as mapped
+    from forebay.control.link import Link
     from forebay.experiment import store_choice as choice
 
+    axis = _map_axis(rate, rtt)
+    # Everything is valid for the upper ends of both axes.
+    place = Link(
+        range_ends("--rate", rate)[1], range_ends("--rtt", rtt)[1],
+        flows=_number(range_ends("--flows", flows)[1], flows, "a range such as 10..400"),
+        packet=packet, buffer=buffer, senders=tcp, l4s_flows=l4s_flows,
+    )  # fmt: skip
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
     store = choice.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet=packet, buffer=buffer, overrides=options.settings(set_),
-        l4s_flows=l4s_flows, points=points, simulate=simulate, store=store, windows=windows,
-        tcp=tcp,
+        law, place, flows=flows, rtt=rtt if axis == "rtt" else None,
+        rate=rate if axis == "rate" else None, overrides=options.settings(set_), points=points,
+        simulate=simulate, store=store, windows=windows,  # type: ignore[arg-type]
     )  # fmt: skip
-    _report_map(law, drawn, "rate_bps" if DOTS in rate else "rtt_s", call)
+    _report_map(law, drawn, "rate_bps" if axis == "rate" else "rtt_s", call)
+
+
+def _map_axis(rate: str, rtt: str) -> str:
+    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
+    if DOTS in rtt and "," in rtt:
+        raise ScenarioError(
+            f'--rtt: found "{rtt}", allowed: a range, or a list with a range of rates'
+        )
+    if DOTS in rate and DOTS in rtt:
+        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+    if DOTS not in rate and DOTS not in rtt:
+        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+    return "rate" if DOTS in rate else "rtt"
 
 
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:

@@ -38,7 +38,7 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
     if not 100 <= hz <= 1000:
         raise ParameterError("hz", hz, "100 to 1000")
     try:
-        with progress.bar(what="guests") as watch:
+        with progress.bar(unit="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
         print_error(f"guest setup: {error}")

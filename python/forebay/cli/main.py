@@ -157,8 +157,15 @@ def _run(arguments: list[str]) -> int:
         return FAILED
 
 
-#: Options that have another name than the parameter of the library; a single law is an argument.
-OPTIONS = {"laws": "--law", "overrides": "--set", "law": "law", "kind": "kind"}
+#: Options that have another name than the parameter of the library; a law by itself is an argument.
+OPTIONS = {
+    "laws": "--law",
+    "overrides": "--set",
+    "senders": "--tcp",
+    "router": "--for",
+    "law": "law",
+    "kind": "kind",
+}
 
 
 def with_option(error: ScenarioError, arguments: Sequence[str] = ()) -> str:

@@ -18,7 +18,7 @@ from forebay._native import __version__
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-#: Scripts and styles that studio and reports share; `web/vendor` holds uPlot (decision 014).
+#: Scripts and styles that studio and reports share; `web/vendor` holds uPlot (decision 010).
 WEB = Path(__file__).with_name("web")
 
 

@@ -692,6 +692,6 @@ def test_what_is_found_is_done_and_took_no_time() -> None:
     """One more seed tomorrow: the share is of all runs, what is left is told by those made now."""
     done = making.StudyProgress(found=18, made=9, elapsed_s=30.0)
     now = done.progress(36)
-    assert (now.ended, now.runs, now.fraction) == (27, 36, 0.75)
+    assert (now.ended_runs, now.runs, now.fraction) == (27, 36, 0.75)
     assert now.left_s == pytest.approx(30.0)
     assert making.StudyProgress(found=36).progress(36).left_s is None
