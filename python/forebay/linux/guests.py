@@ -177,7 +177,7 @@ NUMBER_AFTER = """\
 \t\treturn;
 \t}
 """
-#: What is built into a guest's kernel, in DATA.
+#: Configuration of a guest's kernel, in DATA.
 PATCHES = ("seeded_random.c", "several_calls.c")
 
 
@@ -196,10 +196,26 @@ class KernelSource:
 
 
 def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool]:
-    """Return the guest of a source, built if need be, and whether it was built.
+    """Return the guest of a source, which is built unless it exists.
 
-    Raises `ScenarioError` for a machine or a tree that cannot build one, and `SetupError` where a
-    step fails; nothing is left of it then.
+    Parameters
+    ----------
+    source : KernelSource
+        Source of the kernel.
+    watch : callable, optional
+        Called with the progress.
+
+    Returns
+    -------
+    (Guest, bool)
+        The guest, and True if it was built.
+
+    Raises
+    ------
+    ScenarioError
+        If the machine or the tree cannot build a guest.
+    SetupError
+        If a step fails; its files are removed.
     """
     check_system()
     _check_programs()
@@ -357,15 +373,15 @@ def _mirror() -> str:
 
 
 def _identity(source: KernelSource, work: Path) -> str:
-    """Return what identifies a source: Debian's package with its version, or a tree's state."""
+    """Return the identity of a source: Debian's package with its version, or a tree's state."""
     _call(["apt-get", *_apt(work, source.suite), "update", "-qq"], work)
     if source.tree is None:
         depends = _call(["apt-cache", *_apt(work), "depends", "linux-source"], work)
         package = re.search(r"Depends: (linux-source-\S+)", depends)
         if not package:
-            raise SetupError(f"apt-cache knows no linux-source in {source.suite}")
-        shown = _call(["apt-cache", *_apt(work), "show", package[1]], work)
-        version = re.search(r"^Version: (\S+)", shown, re.MULTILINE)
+            raise SetupError(f"apt-cache has no linux-source in the suite {source.suite}")
+        details = _call(["apt-cache", *_apt(work), "show", package[1]], work)
+        version = re.search(r"^Version: (\S+)", details, re.MULTILINE)
         return f"{package[1]}={version[1]}" if version else package[1]
     tree = source.tree.resolve()
     state = [str(tree)]
