@@ -125,7 +125,7 @@ def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool
     with progress.status(f"drawing the page of {replayed.paper.name}"):
         from forebay.campaign import paper_page  # draws, which takes a while to load
 
-        where = paper_page.write(replayed.paper, replayed.experiments, call.folder, command)
+        where = paper_page.write(replayed, call.folder, command)
     call.tell("Page", where)
     if opens:
         options.open_page(where)

@@ -23,8 +23,7 @@ from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay.campaign.making import StudyProgress
-    from forebay.campaign.run_study import Grown
+    from forebay.campaign.runner import StudyProgress
     from forebay.campaign.study import Study
     from forebay.campaign.study_points import Points
     from forebay.experiment.store import Store
@@ -81,6 +80,7 @@ def study(
         --out.
     """
     from forebay.campaign import run_study as studies
+    from forebay.campaign import runner
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
@@ -91,7 +91,7 @@ def study(
         "budget_s": _seconds("--budget", extent.budget),
         "limit_s": _seconds("--limit", extent.limit),
     }
-    until = studies.Until.read(extent.until, extent.most_seeds) if extent.until else None
+    until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
     store = choice.of_study(making.store, without=making.no_store)
@@ -111,17 +111,17 @@ def study(
         key="study",
     )  # fmt: skip
     with studies.workers(extent.on, making.threads) as workers, progress_bar() as watch:
-        grown = studies.grow(
+        state = runner.grow(
             points, store, workers, until=until, watch=watch, retry=extent.retry,
             folder=call.folder, **limits,
         )  # fmt: skip
-    end(points, store, grown, call, metrics=metrics, report=not no_report)
+    end(points, store, state, call, metrics=metrics, report=not no_report)
 
 
 def end(
     points: Points,
     store: Store,
-    grown: Grown,
+    state: StudyProgress,
     call: Invocation,
     *,
     metrics: Sequence[str],
@@ -132,21 +132,20 @@ def end(
     from forebay.campaign.study import Study
     from forebay.report import result_files
 
-    made = grown.made
-    _print_made(made, store, call)
-    if made.interrupted or made.stopped:
-        _print_failed(made.faults)
-        raise typer.Exit(FAILED if made.stopped else signals.status())
-    study = Study(points, store, grown.seeds, partial=made.spent)
+    _print_counts(state, store, call)
+    if state.interrupted or state.stopped:
+        _print_failed(state.faults)
+        raise typer.Exit(FAILED if state.stopped else signals.status())
+    study = Study(points, store, state.seeds, partial=state.spent)
     failures = study.failures()
     _print_failed(dict(failures.group_by("fault").len().iter_rows()))
-    if grown.wide:
-        print_errors([f"{grown.wide:,} intervals are still too wide, with the most seeds"])
-    if made.found + made.made == 0:
+    if state.wide:
+        print_errors([f"{state.wide:,} intervals are still too wide, with the most seeds"])
+    if state.stored + state.finished == 0:
         raise typer.Exit(FAILED)
     if call.as_json:
         for plan, run in study.runs():
-            print(result_files.line(plan, run, points.made.engine))
+            print(result_files.line(plan, run, points.made_by.engine))
     else:
         files.show(options.console(), study, metrics)
     if call.folder is not None:
@@ -155,21 +154,21 @@ def end(
         raise typer.Exit(FAILED)
 
 
-def _print_made(made: StudyProgress, store: Store, call: Invocation) -> None:
+def _print_counts(state: StudyProgress, store: Store, call: Invocation) -> None:
     """Print how many runs were made, and why that ended early."""
     print(
-        f"{made.made:,} runs made, {made.found:,} were in the store, of {made.wanted:,}; "
-        f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s",
+        f"{state.finished:,} runs made, {state.stored:,} were in the store, of {state.total:,}; "
+        f"{state.packets / 1e6:.1f} million packets in {state.elapsed_s:.1f} s",
         file=sys.stderr if call.as_json else sys.stdout,
     )
-    if made.ended_early:
-        there = f"{made.found + made.made:,} of {made.wanted:,} runs"
-        kept = f"{there} are in the store; the same command goes on"
-        lost = f"{there} had finished, and without a store none is kept"
-        print_errors([f"{made.ended_early}: {lost if store.goes_with else kept}"])
+    if state.ended_early:
+        runs = f"{state.stored + state.finished:,} of {state.total:,} runs"
+        stored = f"{runs} are in the store; the same command goes on"
+        lost = f"{runs} had finished, and without a store none is kept"
+        print_errors([f"{state.ended_early}: {lost if store.goes_with else stored}"])
     print_errors(
         f"{count:,} {'run' if count == 1 else 'runs'}: {why}"
-        for why, count in sorted(made.remarks.items())
+        for why, count in sorted(state.remarks.items())
     )
 
 
@@ -245,10 +244,10 @@ def progress_bar() -> Iterator[Callable[[Progress, StudyProgress], None]]:
 
     with progress.bar() as watch:
 
-        def tell(now: Progress, made: StudyProgress) -> None:
-            failed = f", {made.failed:,} failed" if made.failed else ""
+        def tell(now: Progress, state: StudyProgress) -> None:
+            failed = f", {state.failed:,} failed" if state.failed else ""
             # An engine that runs on for long after its first results has counted none yet.
-            packets = f", {made.packets / 1e6:.0f} million packets" if made.packets >= 5e5 else ""
+            packets = f", {state.packets / 1e6:.0f} million packets" if state.packets >= 5e5 else ""
             watch(replace(now, more=f"{packets}{failed}"))
 
         yield tell

@@ -9,12 +9,11 @@ import itertools
 import math
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from forebay._base import quantities, signals
 from forebay._base.errors import RunError
@@ -83,6 +82,81 @@ def execute(
     return execution
 
 
+class Job(Protocol):
+    """Runs that are started together."""
+
+    @property
+    def left(self) -> int:
+        """Number of runs that have not ended yet."""
+
+    @property
+    def done(self) -> bool:
+        """True if no more runs will end."""
+
+    def begin(self, threads: int) -> None:
+        """Start the runs, so many at a time."""
+
+    def cancelled(self) -> bool:
+        """Cancel what is under way; return True if all of it has ended."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+def keep_busy(
+    jobs: Iterable[J], threads: int, stop: Callable[[], bool]
+) -> Generator[tuple[list[J], list[J]]]:
+    """Run jobs one after another; the next begins before the last has ended.
+
+    When the generator ends, and when it is closed, the jobs under way are cancelled.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        Jobs, each made when it is to begin.
+    threads : int
+        Number of runs at a time.
+    stop : callable
+        Looked at after each yield; no further job begins once it returns True.
+
+    Yields
+    ------
+    tuple of two lists
+        The jobs under way, and those of them that were done beforehand, so that no results come
+        after those that the caller takes now.
+    """
+    waiting, under_way = iter(jobs), list[J]()
+    try:
+        while True:
+            while sum(job.left for job in under_way) < threads:
+                job = next(waiting, None)
+                if job is None:
+                    break
+                under_way.append(job)
+                job.begin(threads)
+            if not under_way:
+                return
+            if not all(job.done for job in under_way):
+                time.sleep(POLL_S)
+            done = [job for job in under_way if job.done]
+            yield under_way, done
+            if stop():
+                return
+            under_way = [job for job in under_way if job not in done]
+    finally:
+        while not all(job.cancelled() for job in under_way):
+            time.sleep(POLL_S)
+
+
+def cancelled(batch: RunningBatch | None) -> bool:
+    """Cancel a batch; return True if it has ended, or never began."""
+    if batch is None or batch.done:
+        return True
+    # More than once: a law in Python may have caught its interruption.
+    batch.cancel()
+    return False
+
+
 def execute_all(
     experiments: Sequence[Experiment],
     threads: int | None = None,
@@ -91,12 +165,21 @@ def execute_all(
     samples: bool = True,
     store: Store | None = None,
 ) -> Generator[tuple[int, Execution]]:
-    """Makes the runs of several experiments as `execute` does, and gives each, by its number, as it
-    ends. The next one begins before the last has ended, so that no core waits; a run that several
-    of them have is made once where there is a store.
+    """Make the runs of several experiments as `execute` does.
 
-    After Ctrl-C, and after a run that fails, those under way are given with what had finished, and
-    no further one begins.
+    A run that several experiments have is made once if there is a store. After Ctrl-C, and after a
+    run that fails, the experiments under way are yielded with what had finished, and no further one
+    begins.
+
+    Parameters
+    ----------
+    experiments, threads, watch, samples, store
+        The parameters of `execute`.
+
+    Yields
+    ------
+    tuple of int and Execution
+        Index of an experiment that has ended, and its runs.
     """
     threads = threads or cores()
     for experiment in experiments:
@@ -104,50 +187,46 @@ def execute_all(
     start_s = time.monotonic()
     jobs = _jobs(experiments, store, samples=samples)
     total, runs = sum(job.cost for job in jobs), sum(each.runs for each in experiments)
-    waiting, under_way = deque(jobs), list[_Job]()
+    unfinished = list[_Job]()
 
     def take_and_tell(writer: Writer | None) -> None:
-        for job in under_way:
-            job.take(writer, samples=samples)
+        for job in unfinished:
+            job.take(writer)
         if writer:
             writer.tick()
         if watch:
             done = sum(job.cost * job.fraction for job in jobs)
             ended = sum(job.ended for job in jobs)
             elapsed_s = time.monotonic() - start_s
-            more = "".join(job.batch.more for job in under_way if job.batch)
+            more = "".join(job.batch.more for job in unfinished if job.batch)
             watch(Progress(done / total if total else 1.0, ended, runs, elapsed_s, more))
 
     with store.writer() if store else nullcontext() as writer, signals.held() as interrupted:
-        try:
-            while waiting or under_way:
-                while waiting and sum(job.left for job in under_way) < threads:
-                    under_way.append(waiting.popleft())
-                    under_way[-1].begin(threads, samples=samples)
-                if not all(job.done for job in under_way):
-                    time.sleep(POLL_S)
-                done = [job for job in under_way if job.done]
+
+        def stop() -> bool:
+            return bool(interrupted) or any(job.faults for job in unfinished)
+
+        with closing(keep_busy(jobs, threads, stop)) as looks:
+            for under_way, done in looks:
+                unfinished = under_way
                 take_and_tell(writer)
-                if interrupted or any(job.faults for job in under_way):
+                if stop():
                     break
                 for job in done:
-                    under_way.remove(job)
-                    yield job.number, job.execution(writer, samples=samples, interrupted=False)
-        finally:
-            while not all(job.cancelled() for job in under_way):
-                time.sleep(POLL_S)
+                    yield job.number, job.execution(writer, interrupted=False)
+                unfinished = [job for job in under_way if job not in done]
         take_and_tell(writer)
-        for job in under_way:
-            ended = job.execution(writer, samples=samples, interrupted=bool(interrupted))
-            yield job.number, ended
+        for job in unfinished:
+            yield job.number, job.execution(writer, interrupted=bool(interrupted))
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
-    """An experiment under way."""
+    """An experiment under way; `samples` says whether its runs keep theirs."""
 
     number: int
     experiment: Experiment
+    samples: bool
     #: what the store keeps of each law at each point; nothing of a prototype
     stored: dict[tuple[int, int], LawAtPoint]
     #: runs that were in the store
@@ -186,12 +265,13 @@ class _Job:
         here = self.batch is not None and self.batch.done
         return here and all(maker.done for maker in self.makers)
 
-    def begin(self, threads: int, *, samples: bool) -> None:
+    def begin(self, threads: int) -> None:
         self.began_s = time.monotonic()
-        engine = self.experiment.engine
-        self.batch = engine.start(self.experiment, threads, samples=samples, only=self.missing)
+        self.batch = self.experiment.engine.start(
+            self.experiment, threads, samples=self.samples, only=self.missing
+        )
 
-    def take(self, writer: Writer | None, *, samples: bool) -> None:
+    def take(self, writer: Writer | None) -> None:
         """Fetches what has ended, and stores it."""
         if self.batch is None:
             return
@@ -202,22 +282,18 @@ class _Job:
         for run in runs:
             sound = (run.point, run.law, run.seed) not in self.batch.remarks
             if writer and sound and (law := self.stored.get((run.point, run.law))):
-                writer.add(law, run, samples=samples)
+                writer.add(law, run, samples=self.samples)
 
     def cancelled(self) -> bool:
-        """Gives up what is under way; whether all of it has ended."""
-        if self.batch is None or self.batch.done:
-            return True
-        # More than once: a law in Python may have caught its interruption.
-        self.batch.cancel()
-        return False
+        """Give up what is under way; return True if all of it has ended."""
+        return cancelled(self.batch)
 
-    def execution(self, writer: Writer | None, *, samples: bool, interrupted: bool) -> Execution:
+    def execution(self, writer: Writer | None, *, interrupted: bool) -> Execution:
         """What has come; this holds it no longer."""
         runs, found = [*self.found.values(), *self.runs], len(self.found)
         if self.shared and writer:
             writer.flush()
-            runs += writer.store.runs(self.shared, samples=samples).values()
+            runs += writer.store.runs(self.shared, samples=self.samples).values()
         self.found, self.runs = {}, []
         runs.sort(key=lambda run: (run.point, run.law, run.seed))
         faults = sorted(self.faults, key=lambda fault: (fault.point, fault.law, fault.seed))
@@ -238,7 +314,7 @@ def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bo
     makers: dict[tuple[str, int], _Job] = {}
     for number, experiment in enumerate(experiments):
         plan = experiment.plan
-        job = _Job(number, experiment, {}, {}, set(_keys(plan)))
+        job = _Job(number, experiment, samples, {}, {}, set(_keys(plan)))
         jobs.append(job)
         if store is None:
             continue
