@@ -178,16 +178,17 @@ def figure(
     name [NAME]...: Figures to draw; without any, their names.
     out: Where they go.
     """
-    from forebay.campaign.control_figures import FIGURES
+    from forebay.campaign.control_figures import figures
 
     call = Invocation.begun(options.OutputOptions(out=out if name else None, style=style), None)
-    for known, draw in FIGURES.items() if not name else ():
-        print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
+    drawings = figures()
+    for title, draw in drawings.items() if not name else ():
+        print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
-        if text not in FIGURES:
-            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(FIGURES)}')
+        if text not in drawings:
+            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(drawings)}')
     files: dict[str, bytes] = {}
     for text in name or ():
-        files |= FIGURES[text]().files(text)
+        files |= drawings[text]().files(text)
     for path in call.publish(files):
         print(f"Figure: {path}")
