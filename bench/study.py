@@ -176,7 +176,7 @@ def store(count: int) -> None:
         sizes = sum(at.segments().values())
         print(f"{made:,} rows, {sizes / 1e6:.0f} MB, {len(at.segments())} segments")
         _looks(folder)
-        _timed("put together", lambda: at.put_together(most=1))
+        _timed("put together", lambda: at.put_together(limit=1))
         _looks(folder)
 
 

@@ -255,7 +255,8 @@ def _value(where: str, hint: Any, value: Any) -> Any:
     if hint == list[Window]:
         return [_window(where, window) for window in value]
     types, name = TOML_TYPES[hint]
-    if not isinstance(value, types) or isinstance(value, bool):
+    fits: bool = isinstance(value, types) and not isinstance(value, bool)
+    if not fits:
         raise ScenarioError(f"{where}: {_in_json(value)} is not {name}")
     return float(value) if hint is float else value
 

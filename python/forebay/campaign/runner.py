@@ -324,7 +324,7 @@ class StudyProgress:
     def progress(self, total: int) -> Progress:
         """Return the progress towards a total number of runs."""
         share, stored = (min(1.0, count / max(total, 1)) for count in (self.ended, self.stored))
-        return Progress(share, self.ended, total, self.elapsed_s, found=stored)
+        return Progress(share, self.ended, total, self.elapsed_s, fraction_from_store=stored)
 
 
 Watch = Callable[[Progress, StudyProgress], None]

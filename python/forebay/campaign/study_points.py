@@ -277,7 +277,7 @@ class Points:
             read=files,
             programs=engine.runs_programs,
         )
-        contents = tuple(sorted(files.found.items()))
+        contents = tuple(sorted(files.contents.items()))
         self.source = StudySource(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()
         self.gains = PointGains(self.sweep, trial, kept)
@@ -326,7 +326,7 @@ class Points:
         """Hash of everything that the runs depend on, except their seeds."""
         overrides = [f"{key}={value}" for key, value in self.source.overrides]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
-        whole = [self.text, overrides, laws, self._prototypes, *self.made_by.told]
+        whole = [self.text, overrides, laws, self._prototypes, *self.made_by.digest_parts]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())

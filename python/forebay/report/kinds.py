@@ -163,7 +163,7 @@ class Kind:
             "interval": f"{over_time.loss_interval_s(point):g} s",
             "measured": descriptions.measured_over(result, point),
             # Beside a curve of one seed.
-            "seen": descriptions.measured_over(result, point, one="the same seed"),
+            "seen": descriptions.measured_over(result, point, single_seed="the same seed"),
         }
         more = self.more(result, point, link)
         return self.title.format(**fields), self.text.format(**fields) + more

@@ -260,9 +260,9 @@ def test_a_store_tells_engines_apart(tmp_path: Path) -> None:
         return execution.execute(read, 2, store=choice.at(tmp_path / "store"))
 
     packets, fluid = run("packets"), run("fluid")
-    assert packets.found == fluid.found == 0
+    assert packets.from_store == fluid.from_store == 0
     again = run("fluid")
-    assert again.found == len(again.runs) == 4
+    assert again.from_store == len(again.runs) == 4
     for before, after in zip(fluid.runs, again.runs, strict=True):
         np.testing.assert_array_equal(before.samples["queue_pkts"], after.samples["queue_pkts"])
         assert before.metrics["queue_mean_pkts"] == after.metrics["queue_mean_pkts"]
@@ -287,10 +287,10 @@ def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
         sealed_name(f"runs/{store.version}/older", older.getvalue()), older.getvalue()
     )
     longer = experiment.read(SCENARIO, overrides=SHORT, seeds=2)
-    assert execution.execute(longer, 2, store=store).found == 4
+    assert execution.execute(longer, 2, store=store).from_store == 4
     # Files with and without the column beside each other.
     assert len(store.segments()) > 1
-    assert execution.execute(longer, 2, store=store).found == 8
+    assert execution.execute(longer, 2, store=store).from_store == 8
     assert store.scan().collect()["engine"].null_count() == 4
 
 
@@ -354,7 +354,7 @@ def test_a_run_with_a_remark_is_told_of_and_not_stored(tmp_path: Path) -> None:
     said = [text for text, _ in descriptions.warnings(Result(read, first))]
     assert "pi: 1 of 2 runs: void, too late." in said
     second = execution.execute(read, 2, store=store)
-    assert second.found == 3
+    assert second.from_store == 3
     assert by.asked[1] == [(0, 0, 1)]
 
 
@@ -376,7 +376,7 @@ def test_a_result_says_which_engine_made_it(scenario: Path, cli: Cli) -> None:
 
     done = cli("compare", "packets", "fluid", "--out", "both")
     assert done.returncode == 0, done.stderr
-    assert "Two engines: packets made A, and fluid B." in " ".join(done.stdout.split())
+    assert "A was made by the engine packets, B by fluid." in " ".join(done.stdout.split())
     told = json.loads((scenario.parent / "both" / "compare.json").read_text())
     assert (told["A"]["engine"], told["B"]["engine"]) == ("packets", "fluid")
     assert {line["metric"] for line in told["differences"]} >= {"queue_mean_pkts"}

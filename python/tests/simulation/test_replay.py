@@ -193,9 +193,9 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     path.write_text(SCENARIO)
     read = experiment.read(path)
     store = choice.at(tmp_path / "store")
-    assert execution.execute(read, 2, store=store).found == 0
+    assert execution.execute(read, 2, store=store).from_store == 0
     stored = Result(read, execution.execute(read, 2, store=store))
-    assert stored.found == len(stored.runs)
+    assert stored.from_store == len(stored.runs)
     made = forebay.run(path)
     columns = made.metrics.columns
     assert stored.metrics.select(columns).equals(made.metrics.select(columns))
