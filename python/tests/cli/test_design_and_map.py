@@ -18,7 +18,7 @@ import pytest
 from conftest import Cli, command
 
 from forebay import run
-from forebay.campaign.control_figures import FIGURES
+from forebay.campaign.control_figures import figures
 from forebay.control.design import design
 from forebay.control.link import Link
 from forebay.control.plant import REASONS
@@ -250,7 +250,7 @@ def test_a_map_has_one_more_range(cli: Cli, axes: list[str], says: str) -> None:
 
 def test_figures_are_named_and_drawn(cli: Cli, tmp_path: Path) -> None:
     listed = cli("figure")
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(FIGURES)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(figures())
     assert cli("figure", "staqm-13").returncode == 2
     done = cli("figure", "staqm-11", "staqm-12", "pi-pd-3", "--out", "drawn")
     assert done.returncode == 0, done.stderr
