@@ -14,6 +14,7 @@ import polars as pl
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.overrides import scenario_pairs
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
@@ -185,7 +186,7 @@ class Points:
         #: what makes the runs, for the store
         self.made = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(overrides)
+        pairs = scenario_pairs(overrides)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(

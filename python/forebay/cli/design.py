@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -148,7 +148,7 @@ def design(
         exported.save(result.loop, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     from rich.console import Console
 
@@ -190,7 +190,7 @@ def _design_range(
     )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
     print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
@@ -279,9 +279,9 @@ def _map_axis(rate: str, rtt: str) -> str:
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
     """Write the picture and the cells, and print how many cells are stable."""
     if call.folder is not None:
-        call.publish({**drawn.plot().files("map"), "map.parquet": _cells(drawn, axis)})
+        call.publish(drawn.files())
     if call.as_json:
-        print_json(_numbers(drawn, axis))
+        print_json(drawn.to_dict())
     else:
         cells, counts = drawn.stable.size, drawn.counts()
         windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
@@ -317,43 +317,3 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
         for flows, value, deviation in drawn.oscillation
     ]
     options.print_table(columns, rows, keys=2)
-
-
-def _numbers(drawn: StabilityMap, axis: str) -> dict[str, Any]:
-    """Return the counts of cells and the results of simulated cells, for JSON."""
-    return {
-        "law": drawn.law,
-        "windows": drawn.windows,
-        "cells": drawn.stable.size,
-        "counts": drawn.counts(),
-        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
-        "packets": [
-            {
-                "flows": flows,
-                axis: value,
-                "by_theory": drawn.verdict(flows, value),
-                "deviation_over_mean": deviation,
-            }
-            for flows, value, deviation in drawn.oscillation
-        ],
-        "interrupted": drawn.interrupted,
-    }
-
-
-def _cells(drawn: StabilityMap, axis: str) -> Any:
-    """Return a table with a row for each cell."""
-    import polars as pl
-
-    rows, columns = drawn.stable.shape
-    return pl.DataFrame(
-        {
-            "flows": list(drawn.flows) * rows,
-            axis: [value for value in drawn.values for _ in range(columns)],
-            "gain_margin_db": drawn.gain_margin_db.ravel(),
-            "stable": drawn.stable.ravel(),
-            "rest": drawn.rest.ravel(),
-        }
-    ).with_columns(
-        pl.col("gain_margin_db").fill_nan(None),
-        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
-    )

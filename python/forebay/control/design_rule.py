@@ -14,7 +14,7 @@ from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import margins
 from forebay.control.delay_system import RateLoop
 from forebay.control.designed_law import Design, deviation_of_classes, step_within
-from forebay.control.link import Link
+from forebay.control.link import Link, whole
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.plant import Equilibrium, Plant
@@ -132,13 +132,13 @@ def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) 
     if link.l4s_flows:
         raise ParameterError(
             "l4s_flows",
-            f"{link.l4s_flows:g}",
+            whole(link.l4s_flows),
             f"fewer, for at most {limit:.3g} flows of Reno with this rate, RTT and set-point",
             reason=f"which with {link.flows:g} classic flows are like {flows:.3g} flows of Reno",
         )
     raise ParameterError(
         "flows",
-        f"{flows:g}",
+        whole(flows),
         f"at most {limit:.3g} with this rate, RTT and set-point; with more, each window is below "
         "√2 packets and no signal probability slows TCP down enough",
     )
@@ -146,7 +146,7 @@ def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) 
 
 def _too_many(link: Link, reason: str, expected: str) -> ParameterError:
     """Return the error of a number of flows for which there is no equilibrium."""
-    return ParameterError("flows", f"{link.flows:g}", expected, reason=reason)
+    return ParameterError("flows", whole(link.flows), expected, reason=reason)
 
 
 def _rate_loop(

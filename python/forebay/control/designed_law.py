@@ -38,6 +38,8 @@ from forebay.control.plants import plant_on
 from forebay.control.senders import SENDERS
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay.report.plot import Plot
 
 #: Pictures of a loop: |L| and its angle over frequency, |L| over its angle, the queue after a tenth
@@ -100,7 +102,7 @@ class RobustSetting:
         """The phase margin with the setting."""
         return None if self.loop is None else self.loop.margins.phase_deg
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "sensitivity_peak": self.peak,
             "set": self.key and f"{self.key}={self.value}",
@@ -230,7 +232,7 @@ class Design:
         assert closed is not None
         return closed
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the document of `forebay design --json`; numbers that are not finite are None."""
         margins = self.margins
         return {
@@ -243,8 +245,8 @@ class Design:
                 "rtt_s": self.point.rtt_s,
                 "queue_pkts": self.queue_pkts,
             },
-            "classes": self.classes and self.classes.as_json(),
-            "senders": self.senders and self.senders.as_json(),
+            "classes": self.classes and self.classes.to_dict(),
+            "senders": self.senders and self.senders.to_dict(),
             "margins": _margins(margins),
             "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
             "settling_s": quantities.finite(self.settling_s),
@@ -253,7 +255,7 @@ class Design:
             "at_published_interval": self.published
             and {"interval_s": self.published.interval_s, "stable": self.published.stable}
             | _margins(self.published.margins),
-            "advice": self.advice and self.advice.as_json(),
+            "advice": self.advice and self.advice.to_dict(),
             "sawtooth": self._sawtooth_json(),
         }
 
@@ -385,6 +387,42 @@ class Design:
     def to_mat(self, path: str | os.PathLike[str]) -> None:
         """Write a file for MATLAB, Octave and Simulink; .json and .csv by the ending."""
         export.save(self._queue_loop(), Path(path))
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with one row: the link, the parameters, the equilibrium and the margins.
+
+        Tables of several designs may be joined with `polars.concat(…, how="diagonal")`.
+        """
+        import polars as pl
+
+        margins = self.margins
+        return pl.DataFrame(
+            {
+                "law": self.law,
+                "rate_bps": self.link.rate_bps,
+                "rtt_s": self.link.rtt_s,
+                "flows": self.link.flows,
+                "target_pkts": self.target_pkts,
+                **dict(self.params),
+                "queue_pkts": self.queue_pkts,
+                "stable": self.stable,
+                **{name: value for name, value in _margins(margins).items()},
+                "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
+                "settling_s": quantities.finite(self.settling_s),
+            }
+        )
+
+    def __str__(self) -> str:
+        margins = self.margins
+        params = ", ".join(f"{name} = {value}" for name, value in self.params)
+        verdict = "stable" if self.stable else "unstable"
+        if margins is not None and self.stable:
+            verdict += (
+                f": phase margin {margins.phase_deg:.1f}°, gain margin {margins.gain_db:.1f} dB, "
+                f"delay margin {1e3 * margins.delay_s:.4g} ms, sensitivity peak "
+                f"{margins.sensitivity:.3g}, settling time {self.settling_s:.3g} s"
+            )
+        return f"{self.title}, RTT {self.link.rtts}\n  {params}\n  {verdict}"
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook

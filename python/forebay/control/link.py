@@ -1,8 +1,8 @@
 """A link and the TCP flows on it, as theory sees them: `forebay.Link`.
 
-A quantity is a text with its unit ("50Mbit/s", "40ms", "1500B", "800p") or a number in the base unit
-(bit/s, s, bytes, packets). It is checked when the link is made. The text is kept, so that a scenario
-or a command of this link says what the user wrote.
+A quantity is a text with its unit ("50Mbit/s", "40ms", "1500B", "800p") or a number in the base
+unit (bit/s, s, bytes, packets). It is checked when the link is made. The text is kept, so that a
+scenario or a command of this link says what the user wrote.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ def quantity(name: str, value: Quantity, kind: str) -> float:
         raise
     except ScenarioError as error:
         raise _parameter_error(name, text, error) from None
+
+
+def whole(number: float) -> float:
+    """Return a number without a fraction as an integer, for messages."""
+    return int(number) if math.isfinite(number) and number == int(number) else number
 
 
 def _parameter_error(name: str, text: str, error: ScenarioError) -> ParameterError:
@@ -199,7 +204,7 @@ class Link:
             if value <= 0:
                 raise ParameterError(name, 0, "more than zero")
         if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
-            raise ParameterError("l4s_flows", f"{l4s_flows:g}", "zero or more")
+            raise ParameterError("l4s_flows", whole(l4s_flows), "zero or more")
         plain = len(groups) == 1 and groups[0].tcp == PLAIN
         values = {
             "rate": text_of(rate, "rate"),
@@ -473,7 +478,7 @@ def flow_groups(flows: PerClass, rtt: PerClass, senders: PerClass) -> tuple[Grou
             expected = "a number, or one for each class such as 30,20"
             raise ParameterError("flows", entry, expected) from None
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
-            raise ParameterError("flows", f"{counts[-1]:g}", COUNT)
+            raise ParameterError("flows", whole(counts[-1]), COUNT)
     names = modelled_senders(lists["senders"])
     rtts = [text_of(value, "time").strip() for value in lists["rtt"]]
     for text in rtts:

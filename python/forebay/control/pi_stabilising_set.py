@@ -25,7 +25,7 @@ from forebay._base.errors import ParameterError
 from forebay._native import OperatingPoint, ScenarioError
 from forebay.control import frequency_response, pi_forms
 from forebay.control.frequency_response import Complexes, Floats, Terms
-from forebay.control.link import Link, quantity
+from forebay.control.link import Link, quantity, whole
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_forms import PiLaw
@@ -149,7 +149,7 @@ class RangeDesign:
     inside: list[Loop]
     middle: Loop
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the document of `forebay design --json` for a range."""
         return {
             "law": self.law,
@@ -247,7 +247,7 @@ def design_for_range(
     ]
     if not corners:
         reason = "(no corner of the ranges has an equilibrium)"
-        raise ParameterError("flows", f"{counts[0]:g}", "fewer flows", reason=reason)
+        raise ParameterError("flows", whole(counts[0]), "fewer flows", reason=reason)
     gains = choose(corners, interval_s)
     a, b = gains.a, gains.b
     texts = form.texts(a, b)

@@ -87,7 +87,7 @@ class CoupledEquilibrium:
         """Rate of an L4S flow over that of a classic one; √2/k·R_C/R_L."""
         return self.l4s.rate_pkts_per_s / self.classic.rate_pkts_per_s
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "p_root": self.root,
             "coupling": self.coupling,
@@ -118,7 +118,7 @@ class MixedEquilibrium:
     queue_pkts: float
     classes: tuple[ClassEquilibrium, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"probability": self.probability, "flows": [asdict(c) for c in self.classes]}
 
 

@@ -29,7 +29,7 @@ from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
 from forebay.control.frequency_response import Number, Terms
-from forebay.control.link import Link
+from forebay.control.link import Link, whole
 from forebay.control.loop import Loop
 from forebay.control.plant import (
     ClassEquilibrium,
@@ -350,7 +350,7 @@ def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
         names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
         raise ParameterError(
             "l4s_flows",
-            f"{link.l4s_flows:g}",
+            whole(link.l4s_flows),
             f"0, or one of the laws {', '.join(names)}",
             reason=f"but {law} does not distinguish L4S flows",
         )
@@ -361,7 +361,7 @@ def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
     if linear is not None and not linear["integrates"]:
         raise ParameterError(
             "l4s_flows",
-            f"{link.l4s_flows:g}",
+            whole(link.l4s_flows),
             "0, or a gain that integrates",
             reason=f"but {law} has no integral with these gains",
         )

@@ -81,7 +81,7 @@ class IntervalEstimate:
     def known(self) -> bool:
         return not self.why
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         if not self.known:
             return {"value": None, "why": self.why}
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -113,9 +113,9 @@ class Identified:
     assumed: str
     remarks: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            key: value.as_json()
+            key: value.to_dict()
             if isinstance(value, IntervalEstimate)
             else quantities.finite(value)
             for key, value in vars(self).items()

@@ -15,6 +15,7 @@ import numpy as np
 
 from forebay._base import input_file, quantities
 from forebay._base.errors import ParameterError
+from forebay._base.overrides import scenario_pairs
 from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel
@@ -287,7 +288,7 @@ class LinkRange:
         ParameterError
             If a key belongs to the range itself.
         """
-        pairs = quantities.set_pairs(overrides)
+        pairs = scenario_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
                 expected = "a key of the packet runs that the range does not set"

@@ -136,7 +136,10 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--export", "no/x.mat"], '--export: found "no/x.mat", no such file'),
         (["pi", *LINK, "--from", "none"], '--from: found "none", no such file or directory, all'),
         (["pi", *LINK, "--flows", "inf"], "--flows: found inf, allowed: a finite number"),
-        (["dualpi2", *LINK, "--l4s-flows", "5000"], "--l4s-flows: found 5000 beside 60 of --flows"),
+        (
+            ["dualpi2", *LINK, "--l4s-flows", "5000"],
+            "--l4s-flows: found 5000, which with 60 classic flows",
+        ),
         (["pi", *LINK, "--flows", "20..60", "--set", "k=1"], "allowed: target, interval"),
         (
             ["pi", *LINK[:-4], "--flows", "20..60", "--rtt", "9..20ms,80ms"],
@@ -203,7 +206,7 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
 def test_a_set_point_that_nobody_gave_is_called_the_laws_own(cli: Cli) -> None:
     done = cli("map", "pi", "--rate", "10Mbit/s", "--flows", "5..20", "--rtt", "20..80ms")
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'found "200p"' in done.stderr and "pi's own, and `--set target=…`" in done.stderr
+    assert 'found "200p"' in done.stderr and "the default set-point of pi" in done.stderr
 
 
 def test_a_map_as_json_is_one_object_and_no_file(cli: Cli, tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_what_was_found_survives_a_fault_after_it(
         again = tune(LinkRange("10Mbit/s", RTT, flows=FLOWS), **given, threads=1)
     assert again.chosen is not None
     without = tune(LinkRange("10Mbit/s", RTT, flows=FLOWS), laws=["pi"], seeds=1)
-    assert again.as_json() == without.as_json()
+    assert again.to_dict() == without.to_dict()
 
 
 def test_numbers_are_on_the_disk_before_anything_is_said(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_a_tuning_shows_its_choice(tuned: tuning.Tuning) -> None:
 
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(LinkRange(RATE, RTT, flows=FLOWS), laws=["pi", "avq"], seeds=2, threads=1)
-    assert alone.as_json() == tuned.as_json()
+    assert alone.to_dict() == tuned.to_dict()
 
 
 @pytest.fixture(scope="module")

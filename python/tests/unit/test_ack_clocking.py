@@ -67,7 +67,7 @@ def test_more_of_what_is_folded_changes_nothing() -> None:
 
 def test_a_design_has_both() -> None:
     one = design("pi", Link("15Mbit/s", "200ms", flows=60, packet="500B"), target="175p")
-    said = one.as_json()
+    said = one.to_dict()
     assert said["margins"]["gain_db"] == pytest.approx(6.05, abs=0.01)
     assert said["sawtooth"]["margins"]["gain_db"] == pytest.approx(4.80, abs=0.01)
     assert said["sawtooth"]["operating_point"]["probability"] == pytest.approx(6.242e-3, rel=1e-3)

@@ -25,7 +25,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
     assert math.isnan(made.margins.delay_s)
     assert math.isnan(made.margins.sensitivity)
     assert made.margins.gain_db < 0
-    told = made.as_json()["margins"]
+    told = made.to_dict()["margins"]
     assert told["phase_deg"] is None
     assert told["sensitivity_peak"] is None
     assert told["gain_db"] < 0
@@ -35,7 +35,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
 def test_gains_by_hand_are_the_only_ones_told() -> None:
     made = design("pi", LINK, overrides={"a": "2e-5", "b": "1.99e-5"})
     assert made.gains == {}
-    assert made.as_json()["gains"] == {}
+    assert made.to_dict()["gains"] == {}
     assert dict(made.params)["a"] == "2e-5"
     said = designs.paragraph(made)
     assert "a, b as given: the rule's own numbers are not used." in said

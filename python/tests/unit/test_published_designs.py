@@ -296,7 +296,7 @@ def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> No
         assert str(error.value) == str(refused)
     else:
         param = design(law, link, overrides={"target": "300p"})
-        assert (param.as_json(), param.toml()) == (option.as_json(), option.toml())
+        assert (param.to_dict(), param.toml()) == (option.to_dict(), option.toml())
         if law == "pi":
             assert option.gains["a"] == pytest.approx(2.11e-4, rel=2e-3)
 
