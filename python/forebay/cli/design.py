@@ -15,6 +15,7 @@ import typer
 
 from forebay._base import signals
 from forebay._base.quantities import DOTS, range_ends
+from forebay._base.registries import title_of
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -150,9 +151,7 @@ def design(
     if call.as_json:
         print_json(result.to_dict())
         return
-    from rich.console import Console
-
-    designs.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
+    designs.show(options.console(80), result, call.folder, written, explain=explain)
 
 
 def _design_range(
@@ -193,7 +192,7 @@ def _design_range(
         print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
-    print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
+    print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
 
 
 @with_options
@@ -283,19 +282,37 @@ def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> N
     if call.as_json:
         print_json(drawn.to_dict())
     else:
-        cells, counts = drawn.stable.size, drawn.counts()
-        windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
-        share = 100 * counts["stable"] / cells
-        print(f"{law}{windows}: stable in {share:.0f} % of the map")
-        for reason, number in counts.items():
-            print(f"  {number:,} of {cells:,} cells: {reason}")
-        if drawn.oscillation:
-            print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
-            _show_packets(drawn, axis)
+        _show_map(law, drawn, axis)
         print(f"Map: {call.folder}/map.png")
     if drawn.interrupted:
-        print("interrupted: the map has no packets", file=sys.stderr)
+        print("interrupted; the map has no packet simulations", file=sys.stderr)
         raise typer.Exit(signals.status())
+
+
+def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
+    """Print where the law is stable, the numbers of cells, and the packet simulations."""
+    from forebay.report.designs import print_item
+
+    cells, counts = drawn.stable.size, drawn.counts()
+    windows = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
+    stable, unstable, *missing = (100 * number / cells for number in counts.values())
+    no_equilibrium = f"; {sum(missing):.0f} % has no equilibrium" if missing else ""
+    print(
+        f"{title_of(law)}{windows} is stable in {stable:.0f} % of the map and unstable in "
+        f"{unstable:.0f} %{no_equilibrium}."
+    )
+    print()
+    for reason, number in counts.items():
+        print(f"{number:>7,} of {cells:,} cells: {reason}")
+    if drawn.oscillation:
+        print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
+        _show_packets(drawn, axis)
+        if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
+            print_item(
+                options.console(80),
+                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their start "
+                "only; run their scenario for longer to see the steady state.",
+            )
 
 
 def _show_packets(drawn: StabilityMap, axis: str) -> None:
@@ -305,14 +322,17 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
     over_rate = axis == "rate_bps"
     columns = [
         *(Column("Flows"), Column("Rate", "Mbit/s") if over_rate else Column("RTT", "ms")),
-        *(Column("Deviation / mean"), Column("By theory", sentence=True)),
+        *(Column("Queue, SD / mean"), Column("Theory", sentence=True), Column("Settling", "s")),
     ]
     rows: Sequence[Sequence[str]] = [
         [
             f"{flows:g}",
             in_figures(value * (1e-6 if over_rate else 1e3)),
             f"{deviation:.2f}",
-            drawn.verdict(flows, value) + drawn.unsettled(flows, value),
+            drawn.verdict(flows, value),
+            in_figures(drawn.settling_s[flows, value], 2)
+            if (flows, value) in drawn.settling_s
+            else "–",
         ]
         for flows, value, deviation in drawn.oscillation
     ]

@@ -153,7 +153,7 @@ def _keep(
             if result.from_store:
                 screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:
-            with progress.bar(what="figures") as watch:
+            with progress.bar(unit="figures") as watch:
                 result_files.write_report(result, out, watch)
     except KeyboardInterrupt:
         print_errors(

@@ -401,6 +401,6 @@ class Course:
         def receive(now: Progress) -> None:
             fraction = (before_s + stage_s * now.fraction) / total_s
             elapsed_s = time.monotonic() - self.began_s
-            self.watch(name, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
+            self.watch(name, Progress(fraction, now.ended_runs, now.runs, elapsed_s, now.more))
 
         return receive
