@@ -57,6 +57,8 @@ def _with_units(overrides: Overrides, unit_of: Callable[[str], str]) -> Override
     """Return the overrides with units at the numbers that are quantities."""
     if isinstance(overrides, str):
         return overrides
+    # None is what optional arguments pass on.
+    overrides = overrides or ()
     items = overrides.items() if isinstance(overrides, Mapping) else overrides
     return [item if isinstance(item, str) else _pair(item, unit_of) for item in items]  # type: ignore[return-value]
 
