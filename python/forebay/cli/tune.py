@@ -17,7 +17,6 @@ from forebay.cli.invocation import Invocation, command_line, print_errors, print
 from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
     from forebay.tuning.check import TuningEstimate

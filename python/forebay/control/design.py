@@ -112,9 +112,8 @@ def _one_target(target: Quantity | None, override: str | None) -> str | None:
     """
     text = None if target is None else text_of(target, "queue")
     if text is not None and override is not None and text != override:
-        raise ParameterError(
-            "target", text, "one set-point", reason=f'(overrides: target = "{override}")'
-        )
+        reason = f'the overrides have another set-point, "{override}"'
+        raise ParameterError("target", text, "one of them", reason=reason)
     return text if override is None else override
 
 

@@ -8,6 +8,7 @@ scenario or a command of this link says what the user wrote.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,7 +95,7 @@ def whole(number: float) -> float:
 
 def _parameter_error(name: str, text: str, error: ScenarioError) -> ParameterError:
     """Return the native reader's error as one that knows its argument."""
-    expected = error.expected or str(error).rpartition("allowed: ")[2]
+    expected = error.expected or re.split(r"allowed: |; expected ", str(error))[-1]
     return ParameterError(name, text, expected)
 
 
@@ -512,7 +513,7 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
                 name,
                 ",".join(map(str, values)),
                 f"1 or {size}",
-                reason=f"{len(values)} values but {size} of {longest}",
+                reason=f"{len(values)} values, but {longest} has {size}",
             )
     return size
 

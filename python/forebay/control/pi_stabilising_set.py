@@ -246,7 +246,7 @@ def design_for_range(
         if isinstance(end, str)
     ]
     if not corners:
-        reason = "(no corner of the ranges has an equilibrium)"
+        reason = "no corner of the ranges has an equilibrium"
         raise ParameterError("flows", whole(counts[0]), "fewer flows", reason=reason)
     gains = choose(corners, interval_s)
     a, b = gains.a, gains.b

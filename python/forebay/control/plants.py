@@ -160,7 +160,7 @@ class MixedPlant(Plant):
         groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
         if model.coupling is not None and any(SENDERS[group.tcp].ecn == "l4s" for group in groups):
             expected = "other senders; l4s_flows is the number of L4S flows"
-            reason = f"which {law} signals as flows of L4S"
+            reason = f"{law} signals these in another way than classic flows"
             raise ParameterError("senders", link.senders, expected, reason=reason)
         mean_s = link.rtt_s if len(groups) > 1 else groups[0].rtt_s
         total = sum(group.flows for group in groups)
@@ -352,7 +352,7 @@ def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
             "l4s_flows",
             whole(link.l4s_flows),
             f"0, or one of the laws {', '.join(names)}",
-            reason=f"but {law} does not distinguish L4S flows",
+            reason=f"{law} does not distinguish L4S flows",
         )
     if model.coupling <= 0:
         raise ParameterError("overrides", 0, "more than 0 with L4S flows", item="coupling")
@@ -363,7 +363,7 @@ def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
             "l4s_flows",
             whole(link.l4s_flows),
             "0, or a gain that integrates",
-            reason=f"but {law} has no integral with these gains",
+            reason=f"{law} has no integral with these gains",
         )
     queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
     return model.coupling, queue != ONE_LINE
@@ -454,8 +454,8 @@ def plant_on(
     """
     if windows not in WINDOWS:
         raise ParameterError("windows", windows, ", ".join(WINDOWS))
-    conflict = "with several RTTs or senders other than reno" if link.groups else ""
-    conflict = "with L4S flows" if link.l4s_flows else conflict
+    conflict = "the flows have several RTTs, or senders other than reno" if link.groups else ""
+    conflict = "there are L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:
         if conflict:
             raise ParameterError("windows", windows, WINDOWS[0], reason=conflict)

@@ -274,7 +274,7 @@ def stability_map(
     """
     params = dict(law_pairs(law, overrides))
     if measured_law.is_python(law) and windows != WINDOWS[0]:
-        expected, reason = f"{WINDOWS[0]} for a law in Python", "which needs the law's equations"
+        expected, reason = WINDOWS[0], "a law in Python has no equations for it"
         raise ParameterError("windows", windows, expected, reason=reason)
     axis, loads, values, longest = _ranges(link, flows, rtt, rate)
     if axis == "rtt":
@@ -313,10 +313,10 @@ def _ranges(
     loads = _bounds("flows", flows, None)
     if (rtt is None) == (rate is None):
         expected = "a range of the RTT or of the rate, and not both"
-        raise ParameterError("rtt", "none" if rtt is None else rtt, expected)
+        raise ParameterError("rtt", rtt, expected)
     if rtt is not None and len({group.rtt for group in link.groups}) > 1:
         expected = "flows with one RTT, or a range of the rate"
-        raise ParameterError("rtt", rtt, expected, reason=f"with classes of {link.rtts}")
+        raise ParameterError("rtt", rtt, expected, reason=f"the flows have RTTs of {link.rtts}")
     if rtt is not None:
         return "rtt", loads, _bounds("rtt", rtt, "time"), span_ends("rtt", rtt, "time")[1]
     assert rate is not None

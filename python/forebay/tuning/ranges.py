@@ -250,7 +250,7 @@ class LinkRange:
             low, high = recorded.low_bps, recorded.high_bps
         else:
             expected = "a rate or a range of rates, or a trace"
-            raise ParameterError("rate", "none", expected)
+            raise ParameterError("rate", None, expected)
         packet_bytes = quantity("packet", packet, "size")
         if not packet_bytes >= 1:
             raise ParameterError("packet", text_of(packet, "size"), "more than zero")
@@ -538,7 +538,9 @@ def _class_ranges(rtt: ClassSpans, flows: ClassSpans, senders: PerClass) -> tupl
         low, high = counts[0]
         if low < size:
             expected = "one flow for each class, or more"
-            raise ParameterError("flows", lists["flows"][0], expected, reason=f"for {size} classes")
+            raise ParameterError(
+                "flows", lists["flows"][0], expected, reason=f"there are {size} classes"
+            )
         counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
     bounds = [_bounds("rtt", text, "time") for text in lists["rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]

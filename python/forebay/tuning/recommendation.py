@@ -194,7 +194,7 @@ class Tuning:
         if kind not in (kinds := get_args(TuningPicture)):
             raise ParameterError("kind", kind, ", ".join(kinds))
         if not (self.screened if kind == "trade" else self.tested):
-            reason = "for which there are no runs, since the tuning was interrupted"
+            reason = "there are no runs to draw, since the tuning was interrupted"
             raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
         if kind == "trade":
             return figures.trade(self.screened, self.chosen, self.goal, self.best)

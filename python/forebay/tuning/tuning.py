@@ -184,7 +184,7 @@ def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:
         raise ParameterError("laws", baseline, "a law with something to tune")
     for law in laws:
         if candidates.is_coupled(law) and ranges.l4s:
-            reason = f"whose L4S flows {law} signals in another way than classic flows"
+            reason = f"{law} signals these in another way than classic flows"
             raise ParameterError("senders", ranges.tcp, "other laws", reason=reason)
     if laws and not ranges.router and all(candidates.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]

@@ -165,7 +165,7 @@ def test_windows_are_those_of_the_sender(tmp_path: Path) -> None:
     assert taken.flows.value > 1.2 * found.flows.value
     assert taken.assumed == "all packets are of long-lived flows of reno that share one round trip"
     assert "assumed: all packets are of long-lived flows of cubic" in estimate.link_toml(found)
-    with pytest.raises(ScenarioError, match='--tcp: found "bbr"'):
+    with pytest.raises(ScenarioError, match='senders: "bbr"'):
         estimate.identify(part, rtt_s, "bbr")
 
 

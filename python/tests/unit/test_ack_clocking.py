@@ -74,7 +74,7 @@ def test_a_design_has_both() -> None:
 
 
 def test_windows_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ScenarioError, match='windows: found "square", allowed: published'):
+    with pytest.raises(ScenarioError, match='windows: "square" is not valid; expected published'):
         stability_map.stability_map(
             "pi",
             Link("40Mbit/s", "40ms", flows=20),
@@ -83,7 +83,7 @@ def test_windows_that_there_are_not_are_refused() -> None:
             points=2,
             windows="square",
         )
-    with pytest.raises(ScenarioError, match='windows: found "sawtooth", with L4S flows'):
+    with pytest.raises(ScenarioError, match='windows: "sawtooth": there are L4S flows'):
         stability_map.stability_map(
             "dualpi2",
             Link("40Mbit/s", "40ms", flows=20, l4s_flows=5),
