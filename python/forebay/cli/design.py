@@ -266,12 +266,12 @@ def _map_axis(rate: str, rtt: str) -> str:
     """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
-            f'--rtt: found "{rtt}", allowed: a range, or a list with a range of rates'
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of rates'
         )
     if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+        raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
     return "rate" if DOTS in rate else "rtt"
 
 

@@ -90,12 +90,12 @@ def test_a_probability_above_one_is_not_said_to_be_below_the_laws() -> None:
     [
         (
             ["--rate", "50..5Mbit/s", "--flows", "60", "--rtt", "200ms"],
-            '--rate: "50Mbit/s..5Mb',
+            'error: --rate: "50Mbit/s..5Mb',
         ),
-        (["--rate", "5Mbit/s", "--flows", "60..10", "--rtt", "200ms"], '--flows: "60..10"'),
+        (["--rate", "5Mbit/s", "--flows", "60..10", "--rtt", "200ms"], 'error: --flows: "60..10"'),
         (
             ["--rate", "5Mbit/s", "--flows", "60", "--rtt", "200..20ms"],
-            '--rtt: "200ms..20ms"',
+            'error: --rtt: "200ms..20ms"',
         ),
     ],
 )
