@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from forebay._base.publication import Content
     from forebay._native import LinearModel
-    from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
@@ -228,7 +228,7 @@ def stability_map(
     overrides: Overrides = (),
     points: int = 100,
     simulate: int = 0,
-    store: Store | None = None,
+    store: StoreLike | None = None,
     windows: Windows = "published",
 ) -> StabilityMap:
     """Map where a law is stable, over flows and RTT or over flows and rate.
@@ -256,8 +256,8 @@ def stability_map(
         Cells along an axis.
     simulate : int, optional
         Packet simulations along an axis; none by default.
-    store : Store, optional
-        Where simulations are kept; nowhere by default.
+    store : Store, str or PathLike, optional
+        Store of runs, or its address, which keeps simulations; nothing is stored by default.
     windows : {"published", "sawtooth"}, optional
         The plant of the papers, or one that is nearer to packets: ACKs are the flows' clock, and
         windows are sawteeth.
@@ -414,7 +414,7 @@ def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats,
 
 
 def with_packets(
-    theory: StabilityMap, params: Params, points: int, store: Store | None
+    theory: StabilityMap, params: Params, points: int, store: StoreLike | None
 ) -> StabilityMap:
     """Return the map with `points` × `points` packet simulations on it, of long-lived flows.
 
@@ -423,7 +423,7 @@ def with_packets(
     that the shortest simulations exceed that, there are none, and a warning says so. Runs that
     `store` has are returned from there.
     """
-    from forebay.experiment import execution, experiment
+    from forebay.experiment import execution, experiment, store_choice
 
     flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
@@ -447,8 +447,8 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation = []
-    for number, done in execution.execute_all(reads, samples=False, store=store):
+    oscillation, kept = [], store_choice.opened(store)
+    for number, done in execution.execute_all(reads, samples=False, store=kept):
         execution.check_whole(reads[number], done)
         for run in done.runs:
             mean = run.metrics["queue_mean_pkts"]

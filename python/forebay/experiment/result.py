@@ -26,7 +26,7 @@ from forebay._base import (
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay.experiment import engines, execution, steady_state
+from forebay.experiment import engines, execution, steady_state, store_choice
 from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.steady_state import Finding
     from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.experiment.table import LawDifference
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -851,6 +852,7 @@ def run(
     seeds: int | None = None,
     threads: int | None = None,
     engine: str | Engine = engines.NAMES[0],
+    store: StoreLike | None = None,
 ) -> Result:
     """Run every law at every point with every seed.
 
@@ -873,6 +875,9 @@ def run(
     engine : str | Engine, default engines.NAMES[0]
         The engine that makes the runs; "packets" is the simulator, and docs/explanation/engines.md
         has the others. An engine object of `forebay.experiment.engines` is accepted, too.
+    store : Store | str | PathLike, optional
+        Store of runs, or its address: finished runs are taken from it, and new ones are added. By
+        default nothing is stored.
 
     Returns
     -------
@@ -896,7 +901,7 @@ def run(
         engine=engines.named(engine, "engine"),
     )
     with progress.bar(only_on_terminal=True) as watch:
-        executed = execution.execute(experiment, threads, watch)
+        executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
     result = Result(experiment, executed)
     if executed.faults:
         raise execution.run_error(experiment.plan, executed.faults[0], result=result)

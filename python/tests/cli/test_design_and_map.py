@@ -148,7 +148,10 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--target", "1s", "--buffer", "800p"], "--target"),
         (["pi", *LINK, "--target", "900p", "--buffer", "800p"], "--target"),
         (["pi", *LINK, "--set", "beta=2"], "beta"),
-        (["pi", *LINK, "--set", "bta=0.2"], '"bta": pi has no such goal or parameter; expected beta, target'),
+        (
+            ["pi", *LINK, "--set", "bta=0.2"],
+            '"bta": pi has no such goal or parameter; expected beta, target',
+        ),
         (["pi", *LINK, "--set", "beta"], "KEY=VALUE"),
         (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),
         (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
@@ -238,7 +241,10 @@ def test_a_fluid_says_what_it_would_not_use(
 @pytest.mark.parametrize(
     ("axes", "says"),
     [
-        (["--rate", "5..50Mbit/s", "--rtt", "20..500ms"], "error: --rate and --rtt are both ranges"),
+        (
+            ["--rate", "5..50Mbit/s", "--rtt", "20..500ms"],
+            "error: --rate and --rtt are both ranges",
+        ),
         (["--rate", "5Mbit/s", "--rtt", "20ms"], 'error: --rtt: "20ms" is not a range'),
         (["--rate", "50..5Mbit/s", "--rtt", "20ms"], 'error: --rate: "50..5Mbit/s" is not valid'),
     ],
