@@ -272,7 +272,7 @@ class RateLoop:
         return -4 / root if root < 0 else math.inf
 
     def printed_theorem(self) -> bool:
-        """Conditions (22) and (23) as e-avq prints them, which are wrong: see docs/explanation/theory.md."""
+        """Evaluate conditions (22) and (23) as printed in e-avq; docs/explanation/theory.md corrects them."""
         k11, k12, k2 = self.k11, self.k2, self.k2
         kd = k2 * self.k_d
         kp = k12 + k2 * self.k_p

@@ -136,7 +136,7 @@ def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) 
             "l4s_flows",
             whole(link.l4s_flows),
             f"the equivalent of at most {limit:.3g} Reno flows at this rate, RTT and set-point",
-            reason=f"with {link.flows:g} classic flows they are equivalent to {flows:.3g} Reno flows",
+            reason=f"with {link.flows:g} classic flows they equal {flows:.3g} Reno flows",
         )
     raise ParameterError(
         "flows",

@@ -171,8 +171,8 @@ class LinkRange:
     Parameters
     ----------
     rate : str, float, pair or None
-        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``. None
-        stands for the rates of `trace`.
+        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``.
+        None stands for the rates of `trace`.
     rtt : str, float, pair or list
         Propagation delay in both directions, without queueing, or its range.
     flows : int, str, pair or list
