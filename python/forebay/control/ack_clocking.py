@@ -119,7 +119,7 @@ class AckClockedPlant(Plant):
         return replace(
             published,
             gain=frequency_response.column(gain),
-            poles=frequency_response.apart(poles),
+            poles=frequency_response.separate_repeated_poles(poles),
             delay_s=frequency_response.column(LATE * rtt_s + ages_s),
         )
 

@@ -234,7 +234,7 @@ def _tustin(coefficients: Sequence[object], order: int) -> Floats:
 
 
 def _plain(number: Number) -> float | complex:
-    """Return a complex number without imaginary part as a float, which rounds differently in sums."""
+    """Return a number without imaginary part as a float, whose sums round differently."""
     value = complex(number)
     return value if value.imag else value.real
 

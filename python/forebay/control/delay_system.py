@@ -168,10 +168,11 @@ class DelaySystem:
         raise ValueError("a root lies on the imaginary axis")
 
     def _eigenvalues(self, points: int) -> Complexes:
-        """Return the eigenvalues of the system's operator on `points` + 1 Chebyshev points of [−h, 0].
+        """Return the eigenvalues of the system's operator on `points` + 1 Chebyshev points.
 
-        With x = (y, y', …): x'(0) + D·x'(−h) = A0·x(0) + A1·x(−h), and x' = dx/dθ inside (Breda,
-        Maset and Vermiglio 2005, with the neutral term as a boundary condition).
+        The points are in [−h, 0]. With x = (y, y', …): x'(0) + D·x'(−h) = A0·x(0) + A1·x(−h), and
+        x' = dx/dθ inside (Breda, Maset and Vermiglio 2005, with the neutral term as a boundary
+        condition).
         """
         n = self.order
         # The unit of time is h/2, for conditioning.

@@ -6,11 +6,11 @@ standard deviation of the queue:
 - The probability is cut at zero below the set-point (`Design.headroom`). An integral loses what is
   cut off, so that the queue settles lower.
 - PIE's gains step with its probability (`Design.gain_step`; RFC 8033 section 4.2). A change of p
-  that crosses a step is made with the gains of its start: upwards with the smaller gains, and downwards
-  with the larger ones. p thus loses at each crossing, and the integral makes up for it by a queue
-  above the set-point. With gains g1 below and g2 above the step, a sample loses (g2/g1 − g1/g2)/4
-  times the mean square of the change times the density of p at the step. The loss vanishes if p
-  changes by small amounts.
+  that crosses a step is made with the gains of its start: upwards with the smaller gains, and
+  downwards with the larger ones. p thus loses at each crossing, and the integral makes up for it by
+  a queue above the set-point. With gains g1 below and g2 above the step, a sample loses (g2/g1 −
+  g1/g2)/4 times the mean square of the change times the density of p at the step. The loss vanishes
+  if p changes by small amounts.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Sender:
         """
         if self.name == "prague" and self.motion(np.array(p), np.array(rtt_s)).clocked[0]:
             return (
-                "below Prague's reference RTT of 25 ms: its rate depends on p alone, the queue integrates "
-                "it, and ACKs clock the packets"
+                "below Prague's reference RTT of 25 ms: its rate depends on p alone, the queue "
+                "integrates the rate, and ACKs clock the packets"
             )
         if self.name != "cubic":
             return None
