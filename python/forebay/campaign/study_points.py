@@ -14,6 +14,7 @@ import polars as pl
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.overrides import scenario_pairs
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
@@ -265,7 +266,7 @@ class Points:
         version = check_repeatable(engine)
         self.made_by = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(overrides)
+        pairs = scenario_pairs(overrides)
         files = experiment.FilesBeside(name, pairs)
         # Tasks say which seeds they run.
         self.sweep = _native.Sweep(

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import quantities, registries
+from forebay._base import registries
+from forebay._base.overrides import scenario_pairs
 from forebay._native import Delivered, Lost, ScenarioError
 from forebay.experiment import experiment
 from forebay.experiment.experiment import FilesBeside, text_of
@@ -82,7 +83,7 @@ class Network:
         and `OSError` for a file that cannot be written.
         """
         name, text = text_of(scenario)
-        pairs = quantities.set_pairs(overrides or ())
+        pairs = scenario_pairs(overrides or ())
         laws = [] if law is None else [law]
         files = FilesBeside(name, pairs)
         plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)

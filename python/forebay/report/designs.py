@@ -421,7 +421,7 @@ def write(result: Design, out: Path) -> list[Path]:
     A law written in Python is copied next to the scenario, which may load code only from its own
     folder.
     """
-    contents: dict[str, Content] = {"design.json": result.as_json()}
+    contents: dict[str, Content] = {"design.json": result.to_dict()}
     scenario = result.toml()
     if measured_law.is_python(result.kind):
         file, _, name = result.kind.rpartition(":")

@@ -98,7 +98,7 @@ def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> 
     rows = [
         [
             law.label,
-            *(mean_text(result.cell(point, i, one.name, link), one) for one in shown),
+            *(mean_text(result.cell_at(point, i, one.name, link), one) for one in shown),
             *([str(len(result.runs_of(point, i)))] if seeds else []),
         ]
         for i, law in result.laws(point)

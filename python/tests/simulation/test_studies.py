@@ -470,7 +470,7 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
         lambda: whole.best("delay_p95", more=False),
         lambda: whole.means(["delay_p95"]),
         lambda: shown.plot("delay_p95", "traffic.0.flows"),
-        lambda: forebay.run(SMALL).cell(0, 0, "delay_p95"),
+        lambda: forebay.run(SMALL).cell_at(0, 0, "delay_p95"),
     ):
         with pytest.raises(ScenarioError, match=r'^metric: found "delay_p95" \(did you mean "dela'):
             call()
