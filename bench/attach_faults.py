@@ -132,8 +132,8 @@ def traffic(soak: Soak) -> subprocess.Popen[bytes]:
 
 
 def no_fault(soak: Soak) -> None:
-    soak.forebay("set", "eth0", "rate=7Mbit/s")
-    soak.forebay("stats", "eth0")
+    soak.forebay("kernel", "change", "eth0", "rate=7Mbit/s")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def killed_detach(soak: Soak) -> None:
@@ -148,13 +148,13 @@ def renamed(soak: Soak) -> None:
 
 def moved(soak: Soak) -> None:
     sh(f"ip -n {soak.near} link set eth0 netns {soak.other}")
-    soak.forebay("list")
+    soak.forebay("kernel", "list")
     soak.forebay("detach", "eth0", name=soak.drawn.choice([soak.near, soak.other]))
 
 
 def device_gone(soak: Soak) -> None:
     sh(f"ip -n {soak.near} link del eth0")
-    soak.forebay("stats", "eth0")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def namespace_gone(soak: Soak) -> None:
@@ -162,7 +162,7 @@ def namespace_gone(soak: Soak) -> None:
 
 
 def full_disk(soak: Soak) -> None:
-    """The folder of records is on a disk that is full; `set` has to write."""
+    """The folder of records is on a disk that is full; `kernel change` has to write."""
     soak.forebay("detach", "eth0")
     records.RUN.mkdir(mode=0o700, exist_ok=True)
     sh(f"mount -t tmpfs -o size={FULL_BYTES},mode=0700 none {records.RUN}")
@@ -187,8 +187,8 @@ def damaged_record(soak: Soak) -> None:
         for _ in range(soak.drawn.randint(1, 20)):
             data[soak.drawn.randrange(len(data))] = soak.drawn.randrange(256)
         file.write_bytes(data[: soak.drawn.randint(0, len(data))])
-    soak.forebay("list")
-    soak.forebay("stats", "eth0")
+    soak.forebay("kernel", "list")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def replaced_qdisc(soak: Soak) -> None:
@@ -198,7 +198,12 @@ def replaced_qdisc(soak: Soak) -> None:
 
 
 def several_at_once(soak: Soak) -> None:
-    words = [soak.attach(), ["detach", "eth0"], ["set", "eth0", "rate=9Mbit/s"], soak.attach()]
+    words = [
+        soak.attach(),
+        ["detach", "eth0"],
+        ["kernel", "change", "eth0", "rate=9Mbit/s"],
+        soak.attach(),
+    ]
     running = [
         subprocess.Popen(
             soak.command(*FOREBAY, *arguments),

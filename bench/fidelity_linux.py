@@ -160,7 +160,7 @@ the tolerance: {LIMITS}.
   22 ms.
 - BBR under `cake`: four flows over 30 Mbit/s and 40 ms have 3.4 % of drops in the kernel and 2.9
   here; that is open. In `base.bbr.cake` hosts made the difference, which join ACKs behind a gap
-  and time copies by stamps ([decision 113](../contribute/decisions/113-what-a-receiver-of-linux-joins.md)).
+  and time copies by stamps ([differences from Linux](../explanation/differences.md)).
 - Under `cake` the kernel's buffer is 4 MB of memory; a full packet is taken to need 2304 bytes.
 
 ## Not run

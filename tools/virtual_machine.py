@@ -6,7 +6,7 @@
 The machine is qemu's emulation of a processor whose clock counts its instructions, so that a busy
 host changes nothing; it needs no root, and no KVM. Its files are this machine's, to be read; /tmp,
 /run and $OUT are written to, of which $OUT comes back. It is for BPF: User-mode Linux (`forebay
-kernel setup`) has no BTF and no JIT, without which the kernel loads no program of ours.
+guest setup`) has no BTF and no JIT, without which the kernel loads no program of ours.
 
 What waits for a file of this machine sees its clock jump; what was read once stays in memory.
 """

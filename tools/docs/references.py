@@ -34,7 +34,7 @@ published number the verdict of [papers.md](../evidence/papers.md). A report has
 repeats it is at its top, the scenario at its end. The same scenario, seed and version give the same
 bits, so readers can check.
 
-Forebay itself: [CITATION.cff](../CITATION.cff).
+Forebay itself: [CITATION.cff](../../CITATION.cff).
 """
 
 

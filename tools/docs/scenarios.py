@@ -200,7 +200,7 @@ With `pacing = true` a sender spreads its segments: after the first ten packets 
 the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
 `net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. BBR and Prague always pace, at rates of
 their own. Linux's senders send at least two packets at a time unless `gso = false`, ns-2's one.
-[new-sender.md](../contribute/new-sender.md) tells how to add a sender.
+[extend.md](../contribute/extend.md#add-a-tcp-sender) tells how to add a sender.
 """
 
 

@@ -87,11 +87,16 @@ class ParameterError(ScenarioError):
 
     def text(self, label: str) -> str:
         """Return the message with another label, such as "--store", in place of the name."""
+        label = f"{label}: {self.item}" if self.item else label
+        if self.value is None:
+            return f"{label} is missing; expected {self.expected}"
         value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
-        item, reason = (f"{self.item}: " if self.item else ""), self.reason
-        if reason:
-            reason = f" {reason}" if reason.startswith("(") else f", {reason}"
-        return f"{label}: {item}found {value}{reason}, allowed: {self.expected}"
+        problem = self.reason or "is not valid"
+        if problem.startswith("("):
+            problem = f"is not valid {problem}"
+        elif self.reason:
+            value += ":"
+        return f"{label}: {value} {problem}; expected {self.expected}"
 
 
 class OtherResultError(ParameterError):
@@ -101,21 +106,23 @@ class OtherResultError(ParameterError):
     ----------
     command : str
         The command that made the result.
+    undigested : bool
+        True if the result has no digest, so that it cannot be compared with the new one.
     """
 
     def __init__(self, name: str, value: object, command: str, *, undigested: bool) -> None:
         self.command = command
-        former = " of a former version, with nothing to compare" if undigested else ""
-        reason = f"which has the result of `{command}`{former}"
-        super().__init__(name, value, "", reason=reason)
+        self.undigested = undigested
+        super().__init__(name, value, "")
 
     def text(self, label: str) -> str:
         """Return the message with another label; that of an option names an option."""
-        self.expected = (
-            f"{'--force' if label.startswith('--') else 'force=True'} to replace it, or another "
-            "directory"
+        version = " of a former version of Forebay" if self.undigested else ""
+        force = "--force" if label.startswith("--") else "force=True"
+        return (
+            f'{label}: "{self.value}" holds the result of `{self.command}`{version}; use {force} to '
+            "replace it, or another folder"
         )
-        return super().text(label)
 
 
 class FormatError(ForebayError, ValueError):
@@ -163,7 +170,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, result: Any) -> None:
         self.result = result
-        super().__init__("interrupted; what had finished is in .result")
+        super().__init__("interrupted; the finished runs are in .result")
 
 
 class LinkError(ForebayError, RuntimeError):

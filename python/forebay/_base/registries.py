@@ -43,6 +43,11 @@ def law(name: str) -> LawEntry:
     return laws()[name]
 
 
+def title_of(name: str) -> str:
+    """Return a law's name in prose, such as "PI-PD" for "pi-pd"; any other name as it is."""
+    return laws()[name]["short_title"] if name in laws() else name
+
+
 @cache
 def baseline() -> LawEntry:
     """Return the entry of the queue without a law, with which laws are compared."""

@@ -138,7 +138,9 @@ def show(
     heads = [column.head for column in columns[len(widths) :]]
     # The heading "Delay, mean" has a comma of its own.
     names = ("; " if any("," in head for head in heads) else ", ").join(heads)
-    console.print(Text(f"No room here for: {names}.", style="dim"))
+    console.print(
+        Text(f"Columns omitted, because the terminal is too narrow: {names}.", style="dim")
+    )
 
 
 def fitting_widths(

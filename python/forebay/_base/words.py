@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -124,3 +125,43 @@ def hint(name: str, candidates: Iterable[str], limit: int = 1) -> str:
     near = get_close_matches(name, list(candidates), limit)
     named = " or ".join(f'"{candidate}"' for candidate in near)
     return f" (did you mean {named}?)" if near else ""
+
+
+#: A word of a command line, with its quotes.
+WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+
+
+def broken_command(line: str, width: int) -> list[str]:
+    """Return a command in lines of at most a width, which a shell reads as one command.
+
+    Parameters
+    ----------
+    line : str
+        A command line, or a comment that begins with "#".
+    width : int
+        Largest length of a line. A longer word is not broken.
+
+    Returns
+    -------
+    list of str
+        The lines; all but the last of a command end with a backslash.
+    """
+    if line.startswith("#"):
+        return textwrap.wrap(line, width, subsequent_indent="#   ", break_long_words=False)
+    units: list[str] = []
+    is_option = False
+    for word in WORD.findall(line):
+        # An option and its value stay together.
+        if is_option and not word.startswith("-"):
+            units[-1] += f" {word}"
+        else:
+            units.append(word)
+        is_option = word.startswith("--")
+    lines, current = [], units[0]
+    for unit in units[1:]:
+        if len(current) + 1 + len(unit) > width - 2:
+            lines.append(f"{current} \\")
+            current = f"    {unit}"
+        else:
+            current += f" {unit}"
+    return [*lines, current]

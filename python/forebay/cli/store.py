@@ -1,6 +1,6 @@
-"""`forebay store`: what the store of runs holds.
+"""`forebay store`: list, show, export and remove stored runs.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the commands, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @with_options
 def ls(*, store: StoreAt = None) -> None:
-    """List the versions of the simulator that the store has runs of, with sizes."""
+    """List the versions of the simulator in the store, with the number and size of their runs."""
     from forebay._base.terminal_table import Column
     from forebay.experiment.store import contents
 
@@ -38,9 +38,12 @@ def ls(*, store: StoreAt = None) -> None:
 
 @with_options
 def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
-    """Show the laws and links of the stored runs, or all that is known of one.
+    """Show the laws and links of the stored runs, or every column of one run.
 
-    run CONFIG: First letters of a run's config.
+    Parameters
+    ----------
+    run : CONFIG
+        First letters of a run's config.
     """
     import polars as pl
 
@@ -77,10 +80,14 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
 
 @with_options
 def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False) -> None:
-    """Remove the runs of other versions, whose numbers are no longer those of this one.
+    """Remove runs of other versions of the simulator, which this version cannot use.
 
-    samples: Remove the samples, too, and keep the metrics.
-    failed: Forget the runs that failed: they are run again.
+    Parameters
+    ----------
+    samples
+        Remove the samples, too, and keep the metrics.
+    failed
+        Remove failed runs, so that they are repeated.
     """
     from forebay.experiment import store as contents
 
@@ -92,7 +99,10 @@ def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False)
 def export(file: Path, /, *, store: StoreAt = None) -> None:
     """Write every run of the present version into one table.
 
-    file FILE: A file that ends in .parquet or .csv.
+    Parameters
+    ----------
+    file : FILE
+        File to write; its name ends in .parquet or .csv.
     """
     import polars as pl
 
@@ -118,7 +128,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
 
 def _store(address: str | None) -> Store:
-    """Return the store that is there. Raises `ScenarioError`."""
+    """Return a store that exists. Raises `ParameterError` otherwise."""
     from forebay.experiment import store_choice as choice
 
     store = choice.at(choice.named(address) or choice.DEFAULT)

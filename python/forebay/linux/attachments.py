@@ -166,7 +166,7 @@ def _refuse_second(target: Device) -> None:
         if devices.is_of(record, target.ifindex, present) and devices.is_there(record, present):
             raise ScenarioError(
                 f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
-                f"{quoted(target.name)}`; `forebay set {quoted(target.name)} KEY=VALUE` changes it"
+                f"{quoted(target.name)}`; `forebay kernel change {quoted(target.name)} KEY=VALUE` changes it"
             )
     if present.shaper or devices.law_programs(present):
         raise ScenarioError(
@@ -322,7 +322,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
-            f"set: found Linux's {attached.engine}, allowed: a law of `forebay list` that is a "
+            f"set: found Linux's {attached.engine}, allowed: a law of `forebay kernel list` that is a "
             f"{' or a '.join(FRONTS)}; detach, and attach anew"
         )
     changes = dict(changes)

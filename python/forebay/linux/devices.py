@@ -277,7 +277,7 @@ def quoted(name: str) -> str:
     return f"$'{escaped}'"
 
 
-#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
+#: States of a law, as `forebay kernel list` shows them; the empty one is that of a law that works.
 ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
 INTERRUPTED = "attach was interrupted"
 
@@ -345,13 +345,13 @@ def no_law(device: str) -> ScenarioError:
     names = sorted({shown(name_here(record) or record.device) for record in local_records})
     damaged = "".join(f"; {problem}" for problem in problems)
     return ScenarioError(
-        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
+        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay kernel list`: '
         f"{', '.join(names) or 'none'}{damaged}"
     )
 
 
 def state_of(attached: Attached) -> str:
-    """Return where a law is, as `forebay list` says it; empty for one that works here."""
+    """Return where a law is, as `forebay kernel list` says it; empty for one that works here."""
     name = name_here(attached)
     if name is not None:
         present = installed_here(name)

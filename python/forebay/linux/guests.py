@@ -31,7 +31,7 @@ VARIABLE = "FOREBAY_KERNELS"
 KERNEL, TOOLS, FACTS = "linux", "tools", "guest.json"
 #: The guest's first process, built with the package.
 PROGRAM = Path(__file__).with_name("forebay-guest")
-SETUP = "`forebay kernel setup` builds one in some minutes, without root"
+SETUP = "`forebay guest setup` builds one in some minutes, without root"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def check_machine() -> None:
     if not PROGRAM.exists():
         raise ScenarioError(
             f"--engine kernel: this package has no {PROGRAM.name}, the first process of a guest; "
-            "`make guest` builds it in a checkout (Debian: libc6-dev), as `forebay kernel setup` "
+            "`make guest` builds it in a checkout (Debian: libc6-dev), as `forebay guest setup` "
             "does, and wheels for Linux on x86_64 have it"
         )
 
@@ -255,7 +255,7 @@ def _check_programs() -> None:
     if missing:
         names = " ".join(dict.fromkeys(missing))
         raise ScenarioError(
-            "kernel setup: found a machine that lacks programs, allowed: one with them "
+            "guest setup: found a machine that lacks programs, allowed: one with them "
             f"(apt-get install {names})"
         )
 
@@ -352,7 +352,7 @@ def _mirror() -> str:
                     option = f"[signed-by={keys}] " if Path(keys).exists() else ""
                     return option + match[0]
     raise ScenarioError(
-        "kernel setup: found no mirror of Debian in /etc/apt, allowed: one, or --source DIR "
+        "guest setup: found no mirror of Debian in /etc/apt, allowed: one, or --source DIR "
         "and a machine with iproute2"
     )
 

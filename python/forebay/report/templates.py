@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from forebay._base import words
+from forebay._base import registries, words
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-#: Scripts and styles that studio and reports share; `web/vendor` holds uPlot (decision 014).
+#: Scripts and styles that studio and reports share; `web/vendor` holds uPlot (decision 010).
 WEB = Path(__file__).with_name("web")
 
 
@@ -43,6 +43,7 @@ def template(name: str) -> Template:
         "marked": marked,
         "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
+        "law_title": registries.title_of,
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
         "one_in": _one_in,
         "or_unlimited": lambda number, unit: (

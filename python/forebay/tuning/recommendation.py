@@ -59,8 +59,8 @@ PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 #: How the names of candidates are formed.
 NAMES_SAY = (
-    'A name has the goal of the search that found it. "at 0.5": the set-point is half of that '
-    'search\'s. "fastest": with the largest integral gain that keeps the margins.'
+    'A candidate is named after the goal of its search; "at 0.5" has half of that search\'s target, '
+    '"fastest" the largest integral gain that keeps the margins.'
 )
 
 
@@ -260,7 +260,7 @@ def choices(rows: Sequence[Findings]) -> list[Findings]:
 def choices_are(facts: Mapping[str, Any]) -> str:
     """Return what the table of choices shows, and which of them may be chosen."""
     least = FORMS["percent"](facts["least_goodput"])
-    return f"at the worst place of each; {facts['goal']} asks for {least} of the best goodput"
+    return f"the goal {facts['goal']} requires {least} of the best goodput"
 
 
 def _recommendation(tuning: Tuning) -> Findings:

@@ -63,7 +63,7 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
         "studio init explain laws queues",
         "run study fluid suite compare store",
         "design identify map tune",
-        "link attach detach set stats list doctor validate kernel",
+        "link validate doctor attach detach kernel guest",
         "experiments replay figure cite schema",
     ]
     assert commands == [name for panel in panels for name in panel.split()]
@@ -374,7 +374,7 @@ def test_a_table_fits_and_cuts_nothing(
     table = done.stdout.partition("mean ± half")[0]
     assert max(map(width, table.splitlines())) <= columns
     result = forebay.run(scenario, overrides=["traffic.0.flows=20"])
-    left_out = table.partition("No room here for:")[2].replace("\n", " ")
+    left_out = table.partition("because the terminal is too narrow:")[2].replace("\n", " ")
     for name in result.compared():
         metric = run_metrics.METRICS[name]
         for law in range(2):

@@ -90,7 +90,7 @@ class Path3:
         return found
 
     def stats(self) -> dict[str, Any]:
-        found: list[dict[str, Any]] = json.loads(self.did("stats", "eth0", "--json"))
+        found: list[dict[str, Any]] = json.loads(self.did("kernel", "show", "eth0", "--json"))
         return found[0]
 
     def traffic(self, flows: int = 10, tcp: str = "reno", seconds: float = TRAFFIC_S) -> float:
@@ -175,7 +175,7 @@ def test_every_law_is_accepted_and_sends(router: Path3, law: str) -> None:
     assert router.run("ping", "-c", "3", "-i", "0.05", RECEIVER, name="s").returncode == 0
     seen = router.stats()
     assert seen["law"] == law and seen["packets"] >= 3 and seen["ticks"] > 0
-    listed = json.loads(router.did("list", "--json"))
+    listed = json.loads(router.did("kernel", "list", "--json"))
     assert law in [one["law"] for one in listed]
 
 
@@ -188,14 +188,14 @@ def test_it_changes_while_traffic_runs(router: Path3) -> None:
         running = pool.submit(router.traffic, 10, "reno", 16)
         time.sleep(8)
         before = router.stats()
-        router.did("set", "eth0", "target=20ms")
+        router.did("kernel", "change", "eth0", "target=20ms")
         time.sleep(6)
         now = [router.stats()["queue_pkts"] for _ in range(20)]
         running.result()
     assert before["queue_mean_pkts"] > 50
     # 20 ms at 15 Mbit/s are 25 packets, and one is being sent.
     assert 10 < sum(now) / len(now) < 45, now
-    refused = router.forebay("set", "eth0", "target=1000p")
+    refused = router.forebay("kernel", "change", "eth0", "target=1000p")
     assert refused.returncode == 2 and "at most the buffer" in refused.stderr
 
 
@@ -268,8 +268,8 @@ def test_a_dry_run_is_what_is_done(router: Path3) -> None:
 def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
     router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
     sh(f"ip -n r{router.tag} link del eth0")
-    assert "(gone)" in router.did("list")
-    assert "(gone)" in router.did("stats", "eth0")
+    assert "(gone)" in router.did("kernel", "list")
+    assert "(gone)" in router.did("kernel", "show", "eth0")
     sh(f"""
         ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
         ip -n r{router.tag} link set eth0 up
@@ -299,11 +299,11 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
         seen = router.stats()
         assert seen["packets"] > 0 and seen["queue_mean_pkts"] > 1, seen
         sh(f"ip -n r{router.tag} link del eth0")
-        assert "(gone)" in router.did("list")
+        assert "(gone)" in router.did("kernel", "list")
         assert router.stats()["present"] is False
         # The kernel frees the law with its device.
         assert router.stats()["ticks"] is None
-        refused = router.forebay("set", "eth0", "target=30p")
+        refused = router.forebay("kernel", "change", "eth0", "target=30p")
         assert refused.returncode == 2 and "which is gone" in refused.stderr
     finally:
         for process in (client, server):
@@ -367,7 +367,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         assert seen["packets"] >= 20 and seen["packets"] == seen["sent_packets"], seen
         router.did("detach", "eth0")
         assert router.programs() == others
-        # Put before the law later, it hides packets, and `stats` says so.
+        # Put before the law later, it hides packets, and `show` says so.
         router.run(
             sys.executable,
             "-c",
@@ -376,7 +376,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
         assert router.run(sys.executable, "-c", words).returncode == 0
         router.run("ping", "-c", "20", "-i", "0.01", "10.9.2.2", name="s")
-        done = router.forebay("stats", "eth0")
+        done = router.forebay("kernel", "show", "eth0")
         assert "1 other program at egress before the law may let packets pass" in done.stderr
         # One that came between the two commands, at most.
         assert re.search(r"sent 2\d packets, and the law has seen \d;", done.stderr), done.stderr

@@ -66,8 +66,8 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
         sleep 1
         nsenter --net=/run/netns/s iperf3 -c 10.9.2.2 -P 10 -C reno -t 60 -J > /tmp/said &
         sleep 8
-        echo @stats; forebay stats eth0 --json; sleep 15; forebay stats eth0 --json
-        forebay set eth0 rate=10Mbit/s && echo @set
+        echo @stats; forebay kernel show eth0 --json; sleep 15; forebay kernel show eth0 --json
+        forebay kernel change eth0 rate=10Mbit/s && echo @set
         wait
         echo @end; cat /tmp/said; echo @detach
         forebay detach eth0

@@ -45,18 +45,18 @@ def test_a_law_that_still_starts_is_named() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7")
     assert kinds(early) == ["trend", "missed", "short"]
     trend, missed, short = (text for text, _ in descriptions.warnings(early))
-    assert trend.startswith("pi: the queue still moves while it is measured, from ")
+    assert trend.startswith("PI: not in steady state: the mean queue drifts from ")
     assert re.fullmatch(
-        r"pi: the mean queue of \d+ packets is more than 25 % away from the target of 200 "
-        r"packets\.",
+        r"PI: missed its target by more than 25 %: mean queue \d+ packets, target 200 packets; its "
+        r"gains do not suit this link\.",
         missed,
     )
-    assert "by the linear model its loop takes" in short
-    assert "measuring begins after 7s" in short
+    assert "by the linear model" in short
+    assert "measurement begins after 7s" in short
     shown = str(early)
-    assert "Warning: pi: the queue still moves" in shown
-    assert "\n  gains for this link: forebay design pi --rate 15Mbit/s --packet 500B" in shown
-    assert "the queue still moves" in early._repr_html_()
+    assert "warning: PI: not in steady state" in shown
+    assert "\n    forebay design pi --rate 15Mbit/s --packet 500B" in shown
+    assert "not in steady state" in early._repr_html_()
 
 
 def test_a_settled_law_is_not() -> None:
@@ -100,7 +100,7 @@ def test_a_sweep_names_each_fault_once() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", more=more)
     assert kinds(early) == ["trend", "missed", "short"]
     for text, _ in descriptions.warnings(early):
-        assert text.startswith("pi at 50 ftp flows: ")
+        assert text.startswith("PI at 50 ftp flows: ")
         assert "points)" in text
 
 

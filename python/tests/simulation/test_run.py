@@ -362,7 +362,7 @@ def test_chosen_metrics_are_those_of_table_page_and_json(cli: Cli, tmp_path: Pat
     done = cli(*words)
     assert done.returncode == 0, done.stderr
     assert "Voice jitter" in done.stdout and "Jain" in done.stdout
-    assert "Goodput" not in done.stdout.partition("Who gets what")[0]
+    assert "Goodput" not in done.stdout.partition("Results by traffic")[0]
     folder = tmp_path / "results" / "office"
     page = (folder / "report.html").read_text()
     assert '<th scope="col">Voice jitter<span>ms</span></th>' in page

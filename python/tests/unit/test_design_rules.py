@@ -27,7 +27,7 @@ def test_the_link_of_the_issue() -> None:
 @pytest.mark.parametrize(
     ("rate", "flows", "rtt", "packet", "least"),
     [
-        # Gains that keep clear of a step of PIE's (decision 114).
+        # Gains that keep clear of a step of PIE's (decision 020).
         ("16300000000bit/s", 106, "5.28ms", "1497B", 1.2),
         ("135Mbit/s", 126, "193ms", "1500B", 1.9),
     ],
