@@ -88,8 +88,7 @@ def test_gains_that_cut_the_probability_at_zero_are_named(cli: Cli, tmp_path: Pa
     # beta=0.25 at 49.
     link = shlex.split("--rate 15Mbit/s --packet 1500B --rtt 60ms --flows 10 --target 50p")
     said = [
-        "will settle below the target"
-        in " ".join(cli("design", law, *link, *more).stdout.split())
+        "will settle below the target" in " ".join(cli("design", law, *link, *more).stdout.split())
         for law, *more in [["pi"], ["pid"], ["pi", "--set", "beta=0.25"], ["pi-avg"]]
     ]
     assert said == [True, True, False, False]
