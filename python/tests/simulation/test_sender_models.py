@@ -287,7 +287,9 @@ def test_what_has_no_rest_is_told() -> None:
     # Prague's pace has no least window.
     assert mix("pi", senders="prague").settle(300, 0.06)[0] == "linear"
     assert mix("droptail", senders="cubic").settle(30, 0.06)[0] == "unmodelled"
-    with pytest.raises(ScenarioError, match=r"windows would be below the least that cubic keeps"):
+    with pytest.raises(
+        ScenarioError, match=r"windows would be below the smallest that cubic keeps"
+    ):
         design("pi", Link("50Mbit/s", "60ms", flows=400, packet="1500B", senders="cubic"))
 
 
@@ -378,8 +380,10 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
 def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
-    """Section 10 of docs/explanation/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
-    after p', and d after both."""
+    """The loop has the two paths that docs/explanation/theory.md, section 10, derives by hand.
+
+    With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
+    """
     there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
     plant = plant_on(there, law, [("target", "15ms")])
     found = plant.loop_at(12, 0.03)
