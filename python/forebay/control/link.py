@@ -519,7 +519,15 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
 
 
 def per_class(values: list[T], size: int) -> list[T]:
-    """Return a value for each of `size` classes; a list with one entry applies to all."""
+    """Return a value for each of `size` classes.
+
+    Parameters
+    ----------
+    values : list
+        One value, which applies to all classes, or one for each class.
+    size : int
+        Number of classes.
+    """
     return values * size if len(values) == 1 else values
 
 
