@@ -148,11 +148,11 @@ class Tuning:
         by_number = {str(i): dict(enumerate(runs.worst_s)) for i, runs in enumerate(self.tested)}
         p_of = {pair.first: pair.p for pair in statistics.compare_with("0", by_number)}
         rows = []
-        for number, other in enumerate(self.tested[1:], 1):
-            difference = other.worst_s - self.tested[0].worst_s
+        for number, rival in enumerate(self.tested[1:], 1):
+            difference = rival.worst_s - self.tested[0].worst_s
             common = int(np.isfinite(difference).sum())
             interval = statistics.mean_and_interval(difference)
-            rows.append(Against(other, common, *interval, p_of.get(str(number), math.nan)))
+            rows.append(Against(rival, common, *interval, p_of.get(str(number), math.nan)))
         return rows
 
     def toml(self) -> str:
@@ -348,7 +348,7 @@ def _untested(tuning: Tuning) -> list[str]:
     """Return the laws with their usual parameters that give up too much goodput to be tested."""
     tested = {runs.candidate.label for runs in tuning.tested}
     usual = [runs.candidate for runs in tuning.screened if runs.candidate.origin == "default"]
-    return list(dict.fromkeys(one.law for one in usual if tested and one.label not in tested))
+    return list(dict.fromkeys(law.law for law in usual if tested and law.label not in tested))
 
 
 def _candidate(runs: Checked, tuning: Tuning) -> Findings:
