@@ -47,9 +47,9 @@ def test_what_is_wrong_is_said_in_a_line(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"title = 'caf\xe9'\n", "F.toml: is no text, allowed: a scenario file"),
-        (b"[package]\nname = 'x'\n", "F.toml: found another kind of file, allowed: a scenario"),
-        (b"", "F.toml: found another kind of file"),
+        (b"title = 'caf\xe9'\n", "F.toml: is no text; expected a scenario file"),
+        (b"[package]\nname = 'x'\n", "F.toml: another kind of file; expected a scenario"),
+        (b"", "F.toml: another kind of file"),
     ],
 )
 def test_a_file_that_is_no_scenario_is_not_cited(
