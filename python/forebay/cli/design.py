@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.quantities import DOTS, range_ends
 from forebay._base.registries import title_of
 from forebay._base.words import in_figures
@@ -73,18 +74,17 @@ class LinkOptions:
             _number(text, text, "a number")
         for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
             if value is None:
-                raise ScenarioError(
-                    f"{key}: found nothing, allowed: a value, here or in --from FILE"
-                )
+                raise ScenarioError(f"{key} is required, unless --from FILE has it")
         assert rate is not None and flows is not None and rtt is not None
         return rate, flows, rtt, packet or "1000B"
 
 
-def _number(text: str, flows: str, allowed: str) -> float:
+def _number(text: str, flows: str, expected: str) -> float:
+    """Return a number of flows. Raises `ParameterError` for a text that is none."""
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None
+        raise ParameterError("flows", flows, expected) from None
 
 
 @with_options
@@ -127,7 +127,7 @@ def design(
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
-                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
+                raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
         _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
@@ -145,7 +145,9 @@ def design(
     result = designed(law, place, target=target, overrides=overrides)
     if export is not None:
         if result.loop is None:
-            raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
+            raise ScenarioError(
+                f"--export: {law} acts on rates and has no loop of the queue to export"
+            )
         exported.save(result.loop, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
@@ -171,13 +173,15 @@ def _design_range(
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if "," in text and (DOTS in text or key == "--flows"):
             raise ScenarioError(
-                f'{key}: found "{text}" with a range, allowed: one value, or a range'
+                f'{key}: "{text}" is a list, which cannot be combined with a range; give one value'
             )
     if target is None:
         target = overrides.pop("target", None)
     interval = overrides.pop("interval", None)
     for key in overrides:
-        raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
+        raise ScenarioError(
+            f'--set: "{key}" cannot be combined with a range; expected target or interval'
+        )
     few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
     place = Link(
@@ -310,8 +314,8 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
         if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
             print_item(
                 options.console(80),
-                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their start "
-                "only; run their scenario for longer to see the steady state.",
+                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their "
+                "start only; run their scenario for longer to see the steady state.",
             )
 
 

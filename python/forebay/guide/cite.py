@@ -179,7 +179,7 @@ def of_scenario(text: str, file: Path) -> list[str]:
         raise ScenarioError(f"{file}: {error}") from None
     if not any(key in tables for key in SCENARIO):
         expected = "a scenario file, with a table [bottleneck] or [[link]]"
-        raise ScenarioError(f"{file}: another kind of file; expected {expected}")
+        raise ScenarioError(f"{file}: not a scenario; expected {expected}")
     return _citable([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
 
 
