@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import PointInfo, Run
-    from forebay.campaign.suite_scenarios import Link, Scenario, Settings
+    from forebay.campaign.suite_scenarios import Scenario, Settings, SuiteLink
     from forebay.experiment.store import Store
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -116,7 +116,7 @@ class Suite:
     ----------
     settings : Settings
         The suite.
-    link : Link
+    link : SuiteLink
         The link of the scenarios.
     laws : list of str
         Labels of the laws.
@@ -139,7 +139,7 @@ class Suite:
     """
 
     settings: Settings
-    link: Link
+    link: SuiteLink
     laws: list[str]
     per_flow: set[str]
     seeds: list[int]
@@ -445,14 +445,14 @@ class PlannedSuite:
     ----------
     settings : Settings
         The suite.
-    link : Link
+    link : SuiteLink
         The link of the scenarios.
     scenarios : sequence of Scenario
         The scenarios, with the laws under test.
     """
 
     settings: Settings
-    link: Link
+    link: SuiteLink
     scenarios: Sequence[Scenario]
 
     def digest(self) -> str:

@@ -508,7 +508,7 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
     size = max(map(len, lists.values()))
     for name, values in lists.items():
         if len(values) not in (1, size):
-            longest = next(other for other, listed in lists.items() if len(listed) == size)
+            longest = next(key for key, entries in lists.items() if len(entries) == size)
             raise ParameterError(
                 name,
                 ",".join(map(str, values)),

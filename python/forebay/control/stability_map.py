@@ -514,8 +514,8 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation, kept = [], store_choice.opened(store)
-    for number, done in execution.execute_all(reads, samples=False, store=kept):
+    oscillation, opened = [], store_choice.opened(store)
+    for number, done in execution.execute_all(reads, samples=False, store=opened):
         execution.check_whole(reads[number], done)
         for run in done.runs:
             mean = run.metrics["queue_mean_pkts"]

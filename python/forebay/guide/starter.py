@@ -421,9 +421,18 @@ def _spread(rtts: Sequence[str]) -> str:
 
 
 def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[str]:
-    """Return the commands that make a law on a router, or the reason why there are none.
+    """Return the commands that install a law on a router, or the reason why there are none.
 
-    `load` are the flows and round-trip times that `attach` designs a law for.
+    Parameters
+    ----------
+    law : Law
+        The law.
+    link : _Link
+        The link under test.
+    load : str, optional
+        Flows and RTTs for which `attach` designs the law.
+    words : str, optional
+        Further arguments of the commands.
     """
     if law.kind not in registries.laws():
         return []

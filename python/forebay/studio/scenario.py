@@ -138,9 +138,10 @@ class BaseScenario:
         for key, control in BY_KEY.items():
             value, low, high = getattr(state, key), control.low, control.high
             if control.kind not in ("choice", "flag") and not low <= value <= high:
-                text, least, most = map(control.write, (value, low, high))
+                text, lowest, highest = map(control.write, (value, low, high))
                 raise ScenarioError(
-                    f'{self.name}: {key}: found "{text}", allowed: {least} to {most} in the studio'
+                    f'{self.name}: {key}: "{text}" is out of the studio\'s range; expected '
+                    f"{lowest} to {highest}"
                 )
         return state
 
@@ -148,8 +149,8 @@ class BaseScenario:
         table = self.tables["law"][index]
         if table["kind"] not in registries.laws():
             raise ScenarioError(
-                f'{self.name}: law: found "{table["kind"]}", allowed in the studio: a law of '
-                "forebay laws"
+                f'{self.name}: law: the studio cannot show "{table["kind"]}"; expected a built-in '
+                "law"
             )
         params = [(k, quantities.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
         designed = index in self.designed and registries.law(table["kind"])["has_rule"]

@@ -208,11 +208,11 @@ def of_param(param: ParamInfo) -> dict[str, Any]:
         number = 1.0
     if param["min"] is None or number is None:
         return card | {"type": "text"}
-    least, most = param["min"], param["max"] or math.inf
+    minimum, maximum = param["min"], param["max"] or math.inf
     if number > 0:
-        low, high = max(number / SPAN, least), min(number * SPAN, most)
-    elif most <= 1:
-        low, high = least, most
+        low, high = max(number / SPAN, minimum), min(number * SPAN, maximum)
+    elif maximum <= 1:
+        low, high = minimum, maximum
     else:
         return card | {"type": "text"}
     if unit == "p":
@@ -367,10 +367,10 @@ def parse(texts: object, start: State) -> State:
         raise ParameterError("a", "", "a law")
     state = replace(state, a=a, b=b)
     # The initial scenario may have more.
-    most = max(MOST_PACKETS, start.packets)
-    if state.packets > most:
+    limit = max(MOST_PACKETS, start.packets)
+    if state.packets > limit:
         duration = BY_KEY["duration"]
-        longest = duration.write(round(most * 8 * state.packet / state.rate))
+        longest = duration.write(round(limit * 8 * state.packet / state.rate))
         raise ParameterError(
             "duration",
             duration.write(state.duration),

@@ -54,7 +54,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Checked:
-    """The runs of a candidate: arrays with a row per point and a column per seed; NaN if missing."""
+    """The runs of a candidate: arrays with a row per point and a column per seed, or NaN."""
 
     candidate: Candidate
     #: Standard deviation and mean of the queuing delay over time, and its 95th percentile.

@@ -134,7 +134,7 @@ class Tuning:
 
     @property
     def reference(self) -> str:
-        """The parameters of the laws that the choice is compared with, in words."""
+        """Parameters of the laws that the choice is compared with, in words."""
         return "the defaults of a router" if self.ranges.router else REFERENCES[self.gains]
 
     def goodput_of(self, runs: Checked) -> float:
@@ -142,7 +142,7 @@ class Tuning:
         return float(runs.relative(self.best).min())
 
     def against(self) -> list[Against]:
-        """Return the chosen law compared with each of the others."""
+        """Return the chosen law compared with each of the other laws."""
         if not self.tested:
             return []
         by_number = {str(i): dict(enumerate(runs.worst_s)) for i, runs in enumerate(self.tested)}
@@ -246,7 +246,15 @@ class Tuning:
 
 
 def reasons(tuning: Tuning, facts: Findings) -> list[str]:
-    """Return why this law is recommended, in paragraphs, out of `numbers`."""
+    """Return why a law is recommended, in paragraphs.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    facts : dict
+        The facts of `numbers`.
+    """
     from forebay.report import templates
 
     context = {"goal_limits": tuning.goal, "range_text": str(tuning.ranges)}
@@ -394,7 +402,7 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
     They are in the order of their goodput; a single one where no other was tried.
     """
     least = f"worst_{tuning.goal.least}"
-    tried = [
+    rows = [
         _candidate(runs, tuning)
         | {"set_point": _set_point(runs.candidate), "fastest": runs.candidate.fastest}
         for runs in tuning.screened
@@ -404,9 +412,9 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
     def dominated(row: Findings) -> bool:
         """Return True if another has more goodput and less of the goal's number."""
         goodput, number = row["goodput_of_best"], row[least]
-        return any(other["goodput_of_best"] > goodput and other[least] < number for other in tried)
+        return any(rival["goodput_of_best"] > goodput and rival[least] < number for rival in rows)
 
-    good = [row for row in tried if not dominated(row)]
+    good = [row for row in rows if not dominated(row)]
     good.sort(key=lambda row: row["goodput_of_best"])
     own = tuning.goodput_of(chosen)
     at = min(range(len(good)), key=lambda i: abs(good[i]["goodput_of_best"] - own), default=0)
@@ -414,7 +422,7 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
 
 
 def _set_point(candidate: Candidate) -> str:
-    """Return the set-point as its parameter has it, which thresholds do not."""
+    """Return the set-point as its parameter has it; thresholds have none."""
     for name, value in candidate.set_point:
         return f"{name} {value}"
     return f"{candidate.share:g} times the search's own"
@@ -537,8 +545,8 @@ def _one_set(tuning: Tuning) -> Findings | None:
     own = space.own(candidate.point) if isinstance(space, Region) else []
     if not own:
         return None
-    most_at, most, _ = max(own, key=lambda row: row[1].k_i)
-    times = most.k_i / candidate.point["k_i"]
+    fastest_at, fastest, _ = max(own, key=lambda row: row[1].k_i)
+    times = fastest.k_i / candidate.point["k_i"]
     scheduled = [
         runs
         for runs in robust
@@ -557,7 +565,7 @@ def _one_set(tuning: Tuning) -> Findings | None:
         "k_i": candidate.point["k_i"],
         "suffices": times <= SLOW,
         "times": times,
-        "most_at": str(most_at),
+        "fastest_at": str(fastest_at),
         "scheduled": sorted(rows, key=lambda row: float(row["worst_deviation_s"])),
         "own": [
             {
@@ -581,10 +589,10 @@ def _rivals(tuning: Tuning) -> Findings:
     for candidate in tuning.searched:
         searched.setdefault(candidate.law, []).append(candidate)
     own = tuning.chosen.candidate.law if tuning.chosen else ""
-    others = [
+    rivals = [
         runs for runs in tuning.screened if runs.candidate.keeps and runs.candidate.law != own
     ]
-    best = best_of_laws(others, lambda runs: runs.worst_of(runs.deviation_s))
+    best = best_of_laws(rivals, lambda runs: runs.worst_of(runs.deviation_s))
     return {
         "laws": len(searched),
         "keep_margins": sum(candidate.keeps for candidate in tuning.searched),
@@ -690,12 +698,34 @@ FORMS: dict[str, Callable[..., str]] = {
 
 
 def write_numbers(facts: Mapping[str, Any], out: Path, command: str) -> None:
-    """Write the facts of a tuning to a folder, made if need be; a former page is removed."""
+    """Write the facts of a tuning to a folder, which is created, and remove a former page.
+
+    Parameters
+    ----------
+    facts : dict
+        The facts of `numbers`.
+    out : Path
+        The folder.
+    command : str
+        The command that made them.
+    """
     publish(out, {JSON: {"command": command, **quantities.finite(facts)}}, replaces=NAMES)
 
 
 def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: str) -> None:
-    """Write all other files: the page, its figures, and scenarios."""
+    """Write all other files of a tuning: the page, its figures, and scenarios.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    facts : dict
+        The facts of `numbers`.
+    out : Path
+        The folder.
+    command : str
+        The command that made them.
+    """
     from forebay.report.pages import render_all
     from forebay.report.templates import html
 
@@ -751,7 +781,15 @@ def page_figures(tuning: Tuning) -> list[PageFigure]:
 
 
 def commands(tuning: Tuning, out: Path) -> list[str]:
-    """Return command lines that run the chosen law: in the middle, and at all corners."""
+    """Return command lines that run the chosen law: in the middle of the range, and at all corners.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    out : Path
+        Folder of the scenarios.
+    """
     if tuning.chosen is None:
         return []
     overrides = [

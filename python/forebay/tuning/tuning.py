@@ -150,12 +150,12 @@ def tune(
     ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
-    kept = store_choice.opened(store)
+    opened = store_choice.opened(store)
     if watch is not None:
-        _Search(tuning, threads, Course(watch), kept, announce).run(seeds)
+        _Search(tuning, threads, Course(watch), opened, announce).run(seeds)
         return tuning
     with progress.stages(only_on_terminal=True) as stages:
-        _Search(tuning, threads, Course(stages), kept, announce).run(seeds)
+        _Search(tuning, threads, Course(stages), opened, announce).run(seeds)
     if tuning.interrupted or tuning.faults:
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
@@ -349,24 +349,24 @@ class _Search:
         goodput.
         """
         tuning = self.tuning
-        before, met = tuning.chosen, tuning.sure
+        before, meets_goal = tuning.chosen, tuning.sure
         if before is None or self.stopped:
             return False
-        starts = [(before.candidate, LOWER if met else HIGHER)]
+        starts = [(before.candidate, LOWER if meets_goal else HIGHER)]
         starts += [(runs.candidate, HIGHER) for runs in _misses(tuning, before)]
         starts += [(runs.candidate, LOWER) for runs in _next(tuning)]
-        tried: list[Candidate] = []
+        moved: list[Candidate] = []
         for candidate, shares in starts:
-            tried += self._runnable(_moved(tuning, candidate, shares, tried))
-        if not tried:
+            moved += self._runnable(_moved(tuning, candidate, shares, moved))
+        if not moved:
             return False
-        self._screen(tried, MOVING)
+        self._screen(moved, MOVING)
         now = tuning.chosen
         if now is before or now is None:
             return False
         least = LOWER[-1] * before.candidate.share
         same_law = now.candidate.law == before.candidate.law
-        return not (met and same_law) or now.candidate.share <= least
+        return not (meets_goal and same_law) or now.candidate.share <= least
 
     def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
         """Run the chosen law and others with seeds that took no part in the choice."""
@@ -445,7 +445,7 @@ def _misses(tuning: Tuning, chosen: Checked) -> list[Checked]:
 
 
 def _moved(
-    tuning: Tuning, start: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
+    tuning: Tuning, start: Candidate, shares: Sequence[float], earlier: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return a candidate at other set-points that keep its margins and are not tried yet."""
     ranges = tuning.ranges
@@ -459,9 +459,9 @@ def _moved(
         points += [
             (share, True, space.fastest(share * target, interval_s)) for share in (1.0, *shares)
         ]
-    before = [*(runs.candidate for runs in tuning.screened), *tried]
-    params_before = {(other.law, other.params) for other in before}
-    labels = {other.label for other in before}
+    before = [*(runs.candidate for runs in tuning.screened), *earlier]
+    params_before = {(candidate.law, candidate.params) for candidate in before}
+    labels = {candidate.label for candidate in before}
     moved: list[Candidate] = []
     for share, fastest, point in points:
         if point is None:
