@@ -42,15 +42,15 @@ Params = tuple[tuple[str, str], ...]
 #: A point of a search space, by the names of its axes.
 Point = Mapping[str, float]
 
-#: Largest |1/(1 + L)| allowed at any operating point: leaves at least 6 dB and 29° (Åström and
-#: Hägglund 2006).
+#: Largest sensitivity peak |1/(1 + L)| at any operating point, which implies margins of at least 6
+#: dB and 29° (Åström and Hägglund 2006).
 SENSITIVITY = 2.0
-#: Share of the range's fewest flows from which on margins count, and of a point's flows below which
-#: some of them are left to timeouts.
+#: Fraction of the range's fewest flows from which on margins count, and of a point's flows below
+#: which some of them are in timeouts.
 NEARLY_ALL = 1 - 1e-6
-#: Axes that are a set-point: a queue, or a delay.
+#: Names of axes that are a set-point.
 SET_POINTS = ("target", "delay")
-#: Multiples of a law's usual set-point that a router may have, too.
+#: Multiples of a law's usual set-point that are candidates for a router.
 TARGET_SHARES = (1 / 3, 2 / 3, 2.0)
 #: The laws of a router: those of Linux, or also those of `forebay attach`.
 RouterLaws = Literal["linux", "attach"]
@@ -69,10 +69,10 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal of the user."""
+    """A goal of a tuning."""
 
     name: str
-    #: Largest share of the goodput to give up, anywhere in the range.
+    #: Largest fraction of the goodput to give up at any operating point.
     give_up: float
     #: The number to minimise at the worst point: "delay_p95_s" or "deviation_s".
     least: str
@@ -175,20 +175,26 @@ def local_models_at(
     ranges: LinkRange,
     points: Sequence[OperatingPoint],
 ) -> list[LocalModel | None]:
-    """Return the linear model of a law at each point.
+    """Return the linear model of a law at each operating point.
 
     Parameters
     ----------
+    law : str
+        Name of the law.
     params_at : callable
-        Parameters at a point with a number of flows; they differ only in what a law adapts by
-        itself.
+        Parameters at a point with a number of flows; they differ only in values that the law
+        adapts.
     queue_pkts : float or callable
         Approximate equilibrium queue, for all points or for each.
+    ranges : LinkRange
+        The range of links.
+    points : sequence of OperatingPoint
+        The points.
 
     Returns
     -------
     list of LocalModel or None
-        None where the law has no equilibrium within the buffer.
+        None if the law has no equilibrium within the buffer.
 
     Raises
     ------
@@ -314,21 +320,49 @@ class Space:
     fixed: Params = field(default=(), kw_only=True)
 
     def params(self, point: Point) -> Params:
-        """Return the parameters at a point. Raises `ScenarioError` where there are none."""
+        """Return the parameters at a point. Raises `ScenarioError` if the law cannot have them."""
         return _texts(self.native.params(self._values(point))) + self.fixed
 
     def queue_pkts(self, point: Point, at: OperatingPoint) -> float:  # noqa: ARG002
-        """Return the approximate equilibrium queue."""
+        """Return the approximate equilibrium queue in packets.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        at : OperatingPoint
+            The operating point.
+        """
         return self.native.queue_pkts(self._values(point))
 
     def adapted(self, point: Point, at: OperatingPoint, flows: float) -> Params:
-        """Return the parameters that the law sets by itself with this number of flows."""
+        """Return the parameters that the law adapts by itself.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows.
+        """
         return _texts(self.native.adapted(self._values(point), at.plain, flows))
 
     def local(
         self, point: Point, ranges: LinkRange, points: Sequence[OperatingPoint]
     ) -> list[LocalModel | None]:
-        """Return the linear models of a point of the space at operating points."""
+        """Return the linear models at operating points.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        ranges : LinkRange
+            The range of links.
+        points : sequence of OperatingPoint
+            The operating points.
+        """
         fixed = self.params(point)
 
         def params_at(at: OperatingPoint, flows: float) -> Params:
@@ -339,14 +373,32 @@ class Space:
         )
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
-        """Return the point with `share` of its set-point; None for a space without that axis."""
+        """Return the point with `share` of its set-point; None for a space without a set-point.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        share : float
+            Factor on the set-point.
+        """
         for axis in self.axes:
             if axis.name in SET_POINTS:
                 return {**point, axis.name: share * point[axis.name]}
         return None
 
     def candidate(self, goal: Goal, point: Point, local: LocalModels) -> Candidate:
-        """Return what a search for a goal gave: a point with its models."""
+        """Return the result of a search: a point with its models.
+
+        Parameters
+        ----------
+        goal : Goal
+            The goal of the search.
+        point : dict
+            Point of the space.
+        local : sequence of LocalModel or None
+            Its models.
+        """
         label, params = f"{self.law} for {goal.name}", self.params(point)
         return Candidate(
             *(self.law, label, params, "tuned", point, tuple(local)),

@@ -1,7 +1,7 @@
 """The result of a tuning: its candidates with their runs, the choice, its test, and the reasons.
 
-`Tuning.findings` is one table of plain values. `--json` prints it, and the sentences of
-`tune_reasons.txt.j2`, the tables of the page and the terminal are made of it.
+`Tuning.findings` is one table of plain values. `--json` prints it; the sentences of
+`tune_reasons.txt.j2`, the tables of the page and the terminal are derived from it.
 """
 
 from __future__ import annotations
@@ -53,18 +53,17 @@ if TYPE_CHECKING:
 #: A part of the findings, by name.
 Findings = dict[str, Any]
 
-#: The gains of the laws with which the choice is compared: those of their papers, or those of
-#: `gains = "auto"` for the ranges.
+#: Parameters of the laws that a choice is compared with, in words.
 REFERENCES: dict[ReferenceGains, str] = {
     "paper": "the papers' parameters",
     "auto": "gains that are designed for the ranges",
 }
-#: Rows of the table of choices.
+#: Largest number of rows of the table of choices.
 MOST_CHOICES = 8
 #: Number of set-points that are reported on either side of the chosen one.
 NEIGHBOURS = 2
 PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
-#: Every file that a tuning may write; it replaces or removes those of a former one.
+#: Files that a tuning may write; those of a former tuning are replaced or removed.
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 #: How the names of candidates are formed.
 NAMES_SAY = (
@@ -75,29 +74,46 @@ NAMES_SAY = (
 
 @dataclass(repr=False)
 class Tuning:
-    """The result of a tuning, which explains and draws itself.
+    """The result of a tuning.
 
     Attributes
     ----------
+    ranges : LinkRange
+        The range of links.
+    goal : Goal
+        The goal.
+    laws : list of str
+        Names of the laws to choose from.
+    seed : int
+        Seed of the search.
+    gains : {"paper", "auto"}
+        Gains of the laws that the choice is compared with.
+    thorough : bool
+        True if each law was searched for every goal, and not only for the requested one.
+    searched : list of Candidate
+        Results of the searches.
     screened : list of Checked
         Every candidate, with few seeds.
     chosen : Checked or None
-        None where nothing could be compared.
+        The choice; None if nothing could be compared.
+    meets_goal : bool
+        True if the choice keeps the goodput of the goal.
     sure : bool
-        True if the choice meets the goal with headroom for the chance of so few seeds.
+        True if it does so with headroom for the chance of few seeds.
     best : array
-        Goodput of the best candidate at each point, as a share of the rate.
+        Goodput of the best candidate at each point, relative to the rate.
     tested : list of Checked
-        The chosen law, then other laws, with seeds that took no part in the choice.
-    gains : str
-        The entry of `REFERENCES` that those other laws have.
+        The choice, then other laws, with seeds that took no part in the choice.
     inside : (LocalModel, Checked) or None
-        The point between the corners at which the model leaves the chosen law least margin, with
-        its runs there.
+        The point between the corners with the smallest margin by the model, with its runs.
     left_out : list of (Candidate, str)
-        Candidates that refuse their parameters here, with the reason.
+        Candidates that refuse their parameters, with the reason.
+    interrupted : bool
+        True after Ctrl-C.
+    faults : list of str
+        Reasons why the tuning ended early.
     error : Exception or None
-        A fault of this program itself.
+        An internal error.
     """
 
     ranges: LinkRange
@@ -105,7 +121,6 @@ class Tuning:
     laws: list[str]
     seed: int
     gains: ReferenceGains = "paper"
-    #: True if each law is searched for every goal, and not only for the one that is asked for.
     thorough: bool = False
     searched: list[Candidate] = field(default_factory=list)
     screened: list[Checked] = field(default_factory=list)
@@ -121,7 +136,7 @@ class Tuning:
     error: Exception | None = None
 
     def __repr__(self) -> str:
-        """Name the choice."""
+        """Return the choice in one line."""
         if self.chosen is None:
             return f"<Tuning for {self.ranges}: no law chosen, {len(self.screened)} checked>"
         chosen = self.chosen.candidate
@@ -138,7 +153,7 @@ class Tuning:
         return "the defaults of a router" if self.ranges.router else REFERENCES[self.gains]
 
     def goodput_of(self, runs: Checked) -> float:
-        """Return the goodput at the worst point, as a share of the best candidate's there."""
+        """Return the goodput at the worst point, relative to the best candidate's there."""
         return float(runs.relative(self.best).min())
 
     def against(self) -> list[Against]:
@@ -156,13 +171,13 @@ class Tuning:
         return rows
 
     def toml(self) -> str:
-        """Return the chosen law in the notation of a scenario; empty where none was chosen."""
+        """Return the chosen law in the notation of a scenario; empty without a choice."""
         if self.chosen is None:
             return ""
         return Law(self.chosen.candidate.law, self.chosen.candidate.params).text()
 
     def findings(self) -> Findings:
-        """Return all facts as `forebay tune --json` prints them; numbers may be infinite or nan."""
+        """Return all facts as `forebay tune --json` prints them; numbers may be infinite or NaN."""
         facts = numbers(self)
         return facts | {"reasons": reasons(self, facts)}
 
