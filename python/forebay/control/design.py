@@ -424,8 +424,8 @@ def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
             continue
         if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:
             note = (
-                f"The rule's default goal, {goal} = {goals[goal]}, gives {beyond}, outside the range "
-                f"of Linux's {draft.law}; {goal} = {value} gives gains within it."
+                f"The rule's default goal, {goal} = {goals[goal]}, gives {beyond}, outside the "
+                f"range of Linux's {draft.law}; {goal} = {value} gives gains within it."
             )
             return replace(variant, notes=[note, *variant.notes], published=draft.published)
     return draft
