@@ -76,7 +76,7 @@ def _units() -> Mapping[str, str]:
     units: defaultdict[str, set[str]] = defaultdict(set)
     for key in _native.keys():
         units[key["name"]].add(key["unit"])
-    return {name: next(iter(found)) if len(found) == 1 else "" for name, found in units.items()}
+    return {name: next(iter(group)) if len(group) == 1 else "" for name, group in units.items()}
 
 
 def _unit_of_key(key: str) -> str:

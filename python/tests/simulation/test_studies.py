@@ -469,7 +469,7 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
         lambda: whole.cells("delay_p95"),
         lambda: whole.best("delay_p95", more=False),
         lambda: whole.means(["delay_p95"]),
-        lambda: shown.plot("delay_p95", "traffic.0.flows"),
+        lambda: shown.plot(metric="delay_p95", axes="traffic.0.flows"),
         lambda: forebay.run(SMALL).cell_at(0, 0, "delay_p95"),
     ):
         with pytest.raises(ScenarioError, match=r'^metric: found "delay_p95" \(did you mean "dela'):
@@ -477,9 +477,9 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
     with pytest.raises(ScenarioError, match=r'^axis: found "flows", allowed: traffic.0.flows, '):
         whole.cells("jain", "flows")
     with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
-        shown.plot("voice_loss", "traffic.0.flows")
+        shown.plot(metric="voice_loss", axes="traffic.0.flows")
     with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
-        shown.plot("voice_loss", "traffic.0.flows", "bottleneck.rate")
+        shown.plot("heat", metric="voice_loss", axes=["traffic.0.flows", "bottleneck.rate"])
 
 
 def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
