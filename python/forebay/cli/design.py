@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -151,7 +151,7 @@ def design(
         exported.save(result.loop, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show(options.console(80), result, call.folder, written, explain=explain)
 
@@ -193,7 +193,7 @@ def _design_range(
     )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
     print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
@@ -270,21 +270,21 @@ def _map_axis(rate: str, rtt: str) -> str:
     """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
-            f'--rtt: found "{rtt}", allowed: a range, or a list with a range of rates'
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of rates'
         )
     if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+        raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
     return "rate" if DOTS in rate else "rtt"
 
 
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
     """Write the picture and the cells, and print how many cells are stable."""
     if call.folder is not None:
-        call.publish({**drawn.plot().files("map"), "map.parquet": _cells(drawn, axis)})
+        call.publish(drawn.files())
     if call.as_json:
-        print_json(_numbers(drawn, axis))
+        print_json(drawn.to_dict())
     else:
         _show_map(law, drawn, axis)
         print(f"Map: {call.folder}/map.png")
@@ -341,43 +341,3 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
         for flows, value, deviation in drawn.oscillation
     ]
     options.print_table(columns, rows, keys=2)
-
-
-def _numbers(drawn: StabilityMap, axis: str) -> dict[str, Any]:
-    """Return the counts of cells and the results of simulated cells, for JSON."""
-    return {
-        "law": drawn.law,
-        "windows": drawn.windows,
-        "cells": drawn.stable.size,
-        "counts": drawn.counts(),
-        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
-        "packets": [
-            {
-                "flows": flows,
-                axis: value,
-                "by_theory": drawn.verdict(flows, value),
-                "deviation_over_mean": deviation,
-            }
-            for flows, value, deviation in drawn.oscillation
-        ],
-        "interrupted": drawn.interrupted,
-    }
-
-
-def _cells(drawn: StabilityMap, axis: str) -> Any:
-    """Return a table with a row for each cell."""
-    import polars as pl
-
-    rows, columns = drawn.stable.shape
-    return pl.DataFrame(
-        {
-            "flows": list(drawn.flows) * rows,
-            axis: [value for value in drawn.values for _ in range(columns)],
-            "gain_margin_db": drawn.gain_margin_db.ravel(),
-            "stable": drawn.stable.ravel(),
-            "rest": drawn.rest.ravel(),
-        }
-    ).with_columns(
-        pl.col("gain_margin_db").fill_nan(None),
-        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
-    )

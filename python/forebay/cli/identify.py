@@ -84,7 +84,7 @@ def identify(
         loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         identified.append((numbers, loop))
         if call.as_json:
-            print_json(numbers.as_json() | {"loop": _loop(loop)})
+            print_json(numbers.to_dict() | {"loop": _loop(loop)})
     if not call.as_json:
         for numbers, loop in identified:
             _show(numbers, loop)

@@ -157,7 +157,7 @@ def _run(arguments: list[str]) -> int:
         return FAILED
 
 
-#: Options that have another name than the parameter of the library; a law by itself is an argument.
+#: Options that have another name than the parameter of the library; a single law is an argument.
 OPTIONS = {
     "laws": "--law",
     "overrides": "--set",

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean as exact_mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from forebay._base import quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, check_metrics
 from forebay._base.statistics import LEVEL
 from forebay._native import ScenarioError
@@ -30,6 +31,10 @@ from forebay.experiment.table import Cell
 
 if TYPE_CHECKING:
     from forebay.report.plot import Plot
+
+
+#: Figures of a comparison of two results.
+ComparisonPicture = Literal["differences"]
 
 
 @dataclass(frozen=True)
@@ -327,10 +332,27 @@ class ResultComparison:
         """The differences of each metric and law at each point."""
         return self._differences(["point"]) if len(self.points) > 1 else self._differences()
 
-    def plot(self) -> Plot:
-        """Draw each difference as a share of A, with its 95 % interval."""
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each difference of `differences`."""
+        return pl.DataFrame([difference.to_dict() for difference in self.differences])
+
+    def plot(self, kind: ComparisonPicture = "differences") -> Plot:
+        """Draw each difference as a share of A, with its 95 % interval.
+
+        Parameters
+        ----------
+        kind : {"differences"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
         from forebay.comparison import comparison_page as page
 
+        if kind not in (kinds := get_args(ComparisonPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:

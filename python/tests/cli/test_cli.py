@@ -377,7 +377,7 @@ def test_a_table_fits_and_cuts_nothing(
     for name in result.compared():
         metric = run_metrics.METRICS[name]
         for law in range(2):
-            cell = result.cell(0, law, name)
+            cell = result.cell_at(0, law, name)
             number = run_metrics.with_interval(
                 metric.scale * cell.mean, metric.scale * cell.half_width
             )

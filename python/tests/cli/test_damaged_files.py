@@ -99,7 +99,9 @@ def test_a_name_that_is_not_utf_8_is_printable(tmp_path: Path, cli: Cli) -> None
     name = b"a-\xfc\x1b[2J.flent".decode("utf-8", "surrogateescape")
     done = cli("compare", name, name)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: compare: a-\\udcfc\\x1b[2J.flent has no result; expected a ")
+    assert done.stderr.startswith(
+        "error: compare: a-\\udcfc\\x1b[2J.flent has no result; expected a "
+    )
 
 
 LINK = """\

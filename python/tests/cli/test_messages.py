@@ -87,7 +87,11 @@ def test_messages_are_those_of_the_file(cli: Cli, tmp_path: Path, name: str) -> 
         done = cli(*words)
         assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
         assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
-        lines += [f"$ forebay {' '.join(words)}\n", done.stderr.replace(str(tmp_path), "HERE"), "\n"]
+        lines += [
+            f"$ forebay {' '.join(words)}\n",
+            done.stderr.replace(str(tmp_path), "HERE"),
+            "\n",
+        ]
     assert [path for path in sorted(tmp_path.iterdir()) if path.name != "__pycache__"] == before
     file = MESSAGES / f"{name}.txt"
     text = "".join(lines)

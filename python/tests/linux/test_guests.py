@@ -58,7 +58,9 @@ def test_without_a_guest_a_line_says_how_to_build_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setenv(guests.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ScenarioError, match=r"kernel needs a guest, and .*none.*forebay guest setup"):
+    with pytest.raises(
+        ScenarioError, match=r"kernel needs a guest, and .*none.*forebay guest setup"
+    ):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 

@@ -70,7 +70,10 @@ def test_what_is_no_engine_or_cannot_run_it_is_one_line(scenario: Path, cli: Cli
     refused = [
         (("run", "two.toml", "--engine", "ns-3"), '--engine: "ns-3"'),
         (("run", "cbr.toml", "--engine", "fluid"), "cbr.toml: traffic.0.kind: found "),
-        (("run", "cbr.toml", "--engine", "link"), "cbr.toml: traffic.0.kind: cbr is not possible with real flows"),
+        (
+            ("run", "cbr.toml", "--engine", "link"),
+            "cbr.toml: traffic.0.kind: cbr is not possible with real flows",
+        ),
         (("study", "cbr.toml", "--engine", "fluid"), "cbr.toml: traffic.0.kind: found "),
         (("study", "two.toml", "--engine", "link"), '--engine: found "link", no two runs of which'),
         (("replay", "pi-pd", "--engine", "link"), '--engine: found "link", no two runs of which'),

@@ -247,7 +247,7 @@ def test_one_name_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
         forebay.run(file, laws="pi").report(tmp_path / name)
     found = forebay.compare(tmp_path / "a", tmp_path / "b", metrics="jain")
     assert {line.metric for line in found.differences} == {"jain"}
-    with pytest.raises(ScenarioError, match=r'--law: found "droptail"'):
+    with pytest.raises(ScenarioError, match=r'laws: "droptail"'):
         forebay.tune(forebay.LinkRange("5Mbit/s", "30ms", flows="5"), laws="droptail")
 
 
