@@ -62,7 +62,7 @@ class ScenarioError(ForebayError, ValueError):
 
 
 #: Words with which a reason begins that goes on from the value.
-RELATIVE = ("which ", "with ", "for ", "but ")
+RELATIVE = ("which ", "for ")
 
 
 class ParameterError(ScenarioError):
