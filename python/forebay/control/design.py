@@ -321,8 +321,8 @@ def _stable(draft: Design, settings: Mapping[str, str]) -> Design:
         return robust
     alternative = f"the set-point {value}" if key == "target" else "another set-point"
     raise ScenarioError(
-        f"law: found {draft.law}, whose rule gives no stable loop on this link with any of its "
-        f"goals, allowed: {alternative}, or another law"
+        f"law: the rule of {draft.law} gives no stable loop on this link with any of its goals; "
+        f"use {alternative}, or another law"
     )
 
 
@@ -335,9 +335,9 @@ def _stable_rates(draft: Design, settings: Mapping[str, str]) -> Design:
         return draft
     moved = " and ".join(name for name in draft.gain_params if name in draft.gains)
     raise ScenarioError(
-        f"law: found {draft.law}, whose loop of rates is stable with no {moved}: with "
-        f"{draft.point.window_pkts:.3g} packets a flow, marking answers the rate too steeply, "
-        f"allowed: smaller windows, another law, or --set {moved}=… to see its roots"
+        f"law: the loop of rates of {draft.law} is unstable with every {moved}, because marking "
+        f"responds too steeply to the rate with {draft.point.window_pkts:.3g} packets per flow; use "
+        f"smaller windows or another law, or set {moved} to see its roots"
     )
 
 

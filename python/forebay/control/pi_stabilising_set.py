@@ -313,10 +313,10 @@ def _pi_law(law: str) -> PiLaw:
     """Return the form of a PI. Raises `ScenarioError` for any other law."""
     form = pi_forms.pi_law(law)
     if form is None:
-        raise ScenarioError(
-            f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
-            "`forebay tune` searches other laws over a range"
+        expected = (
+            f"{', '.join(pi_forms.pi_laws())}; `forebay tune` searches other laws over a range"
         )
+        raise ParameterError("law", law, expected, reason="it cannot be designed for a range")
     return form
 
 

@@ -91,7 +91,7 @@ class BaseScenario:
             if traffic.tcp is not None and traffic.kind not in SHORT
         ]
         if not mains:
-            raise ScenarioError(f"{name}: traffic: found no long flows of TCP, allowed: some")
+            raise ScenarioError(f"{name}: traffic: the studio needs long-lived TCP flows; add some")
         left_out = []
         if len(plan.points) > 1:
             left_out.append(f"the sweep's other {len(plan.points) - 1} points")
@@ -140,7 +140,7 @@ class BaseScenario:
             if control.kind not in ("choice", "flag") and not low <= value <= high:
                 text, least, most = map(control.write, (value, low, high))
                 raise ScenarioError(
-                    f'{self.name}: {key}: found "{text}", allowed: {least} to {most} in the studio'
+                    f'{self.name}: {key}: "{text}" is out of range; the studio takes {least} to {most}'
                 )
         return state
 

@@ -158,7 +158,7 @@ def application(base: BaseScenario, port: int, token: str, link: Path | None) ->
     async def talk(socket: WebSocket) -> None:
         await socket.accept()
         if len(pages) >= MOST_PAGES:
-            await socket.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
+            await socket.close(1013, f"the studio has {MOST_PAGES} open pages, which is the limit")
             return
         # Counted at once: while the first session loads, any number of pages may come.
         pages.add(socket)

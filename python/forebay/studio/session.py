@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import forebay._native as _native
 from forebay._base import registries
+from forebay._base.errors import ParameterError
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import LawModel, ScenarioError
 from forebay.studio import gains, packets, state
@@ -107,11 +108,11 @@ class LiveLink:
     async def steer(self, way: object, changes: object) -> str:
         """Change a direction, and return an error in words, or nothing."""
         if way not in WAYS or not isinstance(changes, dict) or not changes:
-            return "link: found no direction with changes, allowed: up or down, and KEY: VALUE"
+            return "link: a change is missing; expected a direction, up or down, and KEY: VALUE"
         words = []
         for key, value in changes.items():
             if not (KEY.fullmatch(key) and isinstance(value, str) and VALUE.fullmatch(value)):
-                return f"{str(key)[:60]}: allowed: a value without spaces"
+                return f"{str(key)[:60]}: expected a value without spaces"
             words.append(f"{key}={value}")
         answer = await self.ask(f"{way} {' '.join(words)}")
         return "" if answer == "ok\n" else answer.strip().removeprefix("error ")
@@ -134,9 +135,8 @@ def check_link(path: Path) -> None:
         asyncio.run(look())
     except (OSError, TimeoutError, ValueError, KeyError) as error:
         reason = (getattr(error, "strerror", None) or str(error) or "no answer").lower()
-        raise ScenarioError(
-            f'--link: found "{path}", {reason}, allowed: the socket of forebay link --control PATH'
-        ) from None
+        expected = "the socket of a running link (`forebay link --control PATH`)"
+        raise ParameterError("link", path, expected, reason=reason) from None
 
 
 def _samples(text: str) -> Samples:

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._native import LawModel, ScenarioError
 from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
@@ -129,8 +130,8 @@ class Control:
         kind = KINDS[self.kind]
         return kind.write(round(value) if kind.whole else value)
 
-    def _wrong(self, text: str, allowed: str) -> ScenarioError:
-        return ScenarioError(f'{self.key}: found "{text}", allowed: {allowed}')
+    def _wrong(self, text: str, expected: str) -> ScenarioError:
+        return ParameterError(self.key, text, expected)
 
     def as_json(self) -> dict[str, Any]:
         """Return what the page needs to draw the control."""
@@ -323,13 +324,13 @@ class State:
 def parse(texts: object, start: State) -> State:
     """Return the state that these texts mean. Raises `ScenarioError` with the key that is wrong."""
     if not isinstance(texts, dict):
-        raise ScenarioError("state: found no table, allowed: texts by key")
+        raise ScenarioError("state: expected a table of texts by key")
     for key, text in texts.items():
         if not isinstance(text, str) or len(text) > LONGEST:
-            raise ScenarioError(f"{key[:LONGEST]}: allowed: a text of {LONGEST} characters at most")
+            raise ScenarioError(f"{key[:LONGEST]}: expected a text of at most {LONGEST} characters")
         if key not in BY_KEY and key.split(".")[0] not in SIDES:
             keys = ", ".join(BY_KEY)
-            raise ScenarioError(f'state: found "{key[:LONGEST]}", allowed: {keys}, a, b')
+            raise ParameterError("state", key[:LONGEST], f"{keys}, a, b")
     values = {
         key: control.read(texts[key]) if key in texts else getattr(start, key)
         for key, control in BY_KEY.items()
@@ -337,7 +338,7 @@ def parse(texts: object, start: State) -> State:
     state = State(**values, a=start.a, b=start.b)
     a, b = (_choice(side, texts, state) for side in SIDES)
     if a is None:
-        raise ScenarioError('a: found "", allowed: a law of forebay laws')
+        raise ParameterError("a", "", "a law of `forebay laws`")
     state = replace(state, a=a, b=b)
     # A file may ask for more.
     most = max(MOST_PACKETS, start.packets)
@@ -345,8 +346,8 @@ def parse(texts: object, start: State) -> State:
         duration = BY_KEY["duration"]
         longest = duration.write(round(most * 8 * state.packet / state.rate))
         raise ScenarioError(
-            f'duration: found "{duration.write(state.duration)}", which is '
-            f"{state.packets / 1e6:.3g} million packets at this rate, allowed: at most {longest}"
+            f'duration: "{duration.write(state.duration)}" is {state.packets / 1e6:.3g} million '
+            f"packets at this rate, which is too long; expected at most {longest}"
         )
     return state
 
@@ -360,21 +361,19 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
         if not own:
             return started
         if started is None:
-            raise ScenarioError(
-                f"{prefix}{next(iter(own))}: found without {side}, allowed: with it"
-            )
+            raise ScenarioError(f"{prefix}{next(iter(own))} requires {side}")
     kind = texts.get(side, started.kind if started else "")
     if not kind:
         return None
     laws = registries.laws()
     if kind not in laws:
-        raise ScenarioError(f'{side}: found "{kind}", allowed: {", ".join(laws)}')
+        raise ParameterError(side, kind, ", ".join(laws))
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
     rule = laws[kind]["has_rule"]
     by = own.get("by", BY[0] if rule and side in texts else BY[1])
     if by not in BY:
-        raise ScenarioError(f'{side}.by: found "{by}", allowed: {", ".join(BY)}')
+        raise ParameterError(f"{side}.by", by, ", ".join(BY))
     choice = LawChoice(kind, by == BY[0] and rule, tuple(sorted(params)), tuple(sorted(goals)))
     if choice == started:
         return started

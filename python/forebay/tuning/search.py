@@ -153,7 +153,7 @@ class Region(Space):
         gains = PiGains(point["k_p"], point["k_i"], point["interval"])
         values = self.form.params(gains.a, gains.b)
         if values is None:
-            raise ScenarioError(f"{self.law}: found no gains, allowed: others")
+            raise ScenarioError(f"{self.law}: no parameters give these gains")
         return (
             (self.form.keys[0], self._target_text(point["target"])),
             *((name, self.form.text(value, gains.a, gains.b)) for name, value in values),
