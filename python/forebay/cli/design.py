@@ -270,7 +270,8 @@ def _map_axis(rate: str, rtt: str) -> str:
     """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
-            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of rates'
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of '
+            "rates"
         )
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt are both ranges; expected one of them")

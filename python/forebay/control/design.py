@@ -336,8 +336,8 @@ def _stable_rates(draft: Design, settings: Mapping[str, str]) -> Design:
     moved = " and ".join(name for name in draft.gain_params if name in draft.gains)
     raise ScenarioError(
         f"law: the loop of rates of {draft.law} is unstable with every {moved}, because marking "
-        f"responds too steeply to the rate with {draft.point.window_pkts:.3g} packets per flow; use "
-        f"smaller windows or another law, or set {moved} to see its roots"
+        f"responds too steeply to the rate with {draft.point.window_pkts:.3g} packets per flow; "
+        f"use smaller windows or another law, or set {moved} to see its roots"
     )
 
 

@@ -555,8 +555,8 @@ def read_link(path: Path) -> IdentifiedLink:
     for key in (RATE, PACKET, RTT, FLOWS):
         if key not in values:
             raise ScenarioError(
-                f"{path}: {key} is missing; expected a file of `forebay identify` with rate, packet, "
-                "rtt and flows; a comment in the file says why it lacks one"
+                f"{path}: {key} is missing; expected a file of `forebay identify` with rate, "
+                "packet, rtt and flows; a comment in the file says why it lacks one"
             )
     interval = {key: values.get(f"{key}_interval", [values[key]] * 2) for key in (RTT, FLOWS)}
     for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:

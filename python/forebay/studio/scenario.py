@@ -140,7 +140,8 @@ class BaseScenario:
             if control.kind not in ("choice", "flag") and not low <= value <= high:
                 text, least, most = map(control.write, (value, low, high))
                 raise ScenarioError(
-                    f'{self.name}: {key}: "{text}" is out of range; the studio takes {least} to {most}'
+                    f'{self.name}: {key}: "{text}" is out of range; the studio takes {least} to '
+                    f"{most}"
                 )
         return state
 
