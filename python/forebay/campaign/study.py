@@ -16,7 +16,6 @@ import polars as pl
 from forebay._base import quantities, statistics, words
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
-from forebay._native import ScenarioError
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -206,9 +205,9 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                near = words.hint(axis, self.axes)
-                raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
+                expected = ", ".join(self.axes) or "no axis, because the scenario has no sweep"
+                near = words.hint(axis, self.axes).strip()
+                raise ParameterError("axis", axis, expected, reason=near)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
