@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import progress, quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
@@ -480,7 +481,7 @@ def plan(
     chosen = [candidate for candidate in papers if paper in (ALL, candidate.name)]
     if not chosen:
         known = ", ".join([*(candidate.name for candidate in papers), ALL])
-        raise ScenarioError(f'PAPER: found "{paper}", allowed: {known}')
+        raise ParameterError("PAPER", paper, known)
     by = engines.named(engine)
     check_repeatable(by)
     return Replay(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import check_metrics
 from forebay._base.progress import Progress
 from forebay._base.publication import publish
@@ -486,7 +487,7 @@ class Tasks:
                 configs = part.configs
                 if configs["config"].null_count():
                     raise ScenarioError(
-                        "--law: a law in Python needs a file in a study, which keeps its runs by "
+                        "law: a law in Python needs a file in a study, which keeps its runs by "
                         "what they depend on; write FILE.py:CLASS"
                     )
                 listed.append(configs)
@@ -564,10 +565,8 @@ class Until:
         """Parse "ci95=2%" or "ci95=2%,goodput_bps", or raise `ScenarioError`."""
         match = UNTIL.fullmatch(text)
         if match is None or not float(match[1]) > 0:
-            raise ScenarioError(
-                f'--until: "{text}" is not a goal; write for example ci95=2%, for seeds until the '
-                "95 % interval is at most 2 % of the mean, or ci95=2%,goodput_bps"
-            )
+            expected = "a share of the mean such as ci95=2% or ci95=2%,goodput_bps"
+            raise ParameterError("until", text, expected)
         metrics = tuple(match[2].split(",")) if match[2] else USUAL
         check_metrics(metrics, key="until")
         return Until(float(match[1]) / 100, metrics, most)

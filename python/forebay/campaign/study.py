@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from forebay._base import quantities, statistics, words
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
-from forebay._native import ScenarioError
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -203,9 +203,9 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                near = words.hint(axis, self.axes)
-                raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
+                expected = ", ".join(self.axes) or "none, since the scenario has no sweep"
+                reason = words.hint(axis, self.axes).strip()
+                raise ParameterError("axis", axis, expected, reason=reason)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
@@ -366,10 +366,8 @@ class Study:
         axes = [x] if y is None else [x, y]
         if self.cells(metric, *axes).is_empty():
             valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
-            raise ScenarioError(
-                f'metric: found "{metric}", of which no run has a value, allowed: '
-                f"{', '.join(valued) or 'none, since no run has ended'}"
-            )
+            expected = ", ".join(valued) or "a metric of runs that have ended"
+            raise ParameterError("metric", metric, expected, reason="no run has a value of it")
         return page.response(self, metric, axes) if y is None else page.heat(self, metric, x, y)
 
     def to_pandas(self) -> pandas.DataFrame:

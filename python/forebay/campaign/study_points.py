@@ -14,7 +14,7 @@ import polars as pl
 
 import forebay._native as _native
 from forebay._base import quantities
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as designs
@@ -181,10 +181,9 @@ class StudySource:
             If this machine has another version of the engine.
         """
         if (version := self.engine.version()) != self.version:
-            raise ScenarioError(
-                f"--engine: {self.engine.name} has version {version} here, and {self.version} "
-                "where the study was begun"
-            )
+            expected = f"version {self.version}, with which the study was begun"
+            reason = f"this machine has version {version}"
+            raise ParameterError("engine", self.engine.name, expected, reason=reason)
         return experiment.Experiment(plan, self.name, self.text.decode(), "", engine=self.engine)
 
 

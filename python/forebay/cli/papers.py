@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._base.errors import RunError
+from forebay._base.errors import ParameterError, RunError
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -200,7 +200,7 @@ def figure(
         print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
         if text not in drawings:
-            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(drawings)}')
+            raise ParameterError("NAME", text, ", ".join(drawings))
     files: dict[str, bytes] = {}
     for text in name or ():
         files |= drawings[text]().files(text)

@@ -265,7 +265,8 @@ def _seconds(option: str, text: str | None) -> float | None:
         return None
     seconds = quantity(option, text, "time")
     if seconds == 0:
-        raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
+        expected = "a time above zero such as 90s, 10min or 2h"
+        raise ScenarioError(f'{option}: "{text}" is not valid; expected {expected}')
     return seconds
 
 
