@@ -27,7 +27,7 @@ def main() -> int:
     overrides = [f"sweep.points={given.points}"] if given.points else []
     try:
         store = choice.at(choice.named(given.store) or choice.DEFAULT)
-        points = Points(SCENARIO, overrides=overrides, kept=Designs(store))
+        points = Points(SCENARIO, overrides=overrides, designs=Designs(store))
         written = page.write(points, store, given.folder, _command(given.points))
     except (ScenarioError, ValueError) as error:
         print(error, file=sys.stderr)

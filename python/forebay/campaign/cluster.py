@@ -124,9 +124,9 @@ def work(task: Task) -> tuple[int, Done]:
     task.begin(1)
     done = Done()
     while True:
-        ended = task.done
+        is_last = task.done
         done += task.take()
-        if ended:
+        if is_last:
             return RESULTS_VERSION, done
         time.sleep(0.002)
 
@@ -198,14 +198,14 @@ class Cluster:
         with suppress(OSError):
             if under_way and self._connected:
                 order = {future.key: i for i, future in enumerate(under_way)}
-                begun: set[Any] = set()
+                running: set[Any] = set()
                 for worker, keys in self.client.processing().items():
                     own = sorted((key for key in keys if key in order), key=order.__getitem__)
-                    begun.update(own[: self._workers.get(worker, 1)])
+                    running.update(own[: self._workers.get(worker, 1)])
                 waiting = [
                     future
                     for future in under_way
-                    if future.key not in begun and future.status == "pending"
+                    if future.key not in running and future.status == "pending"
                 ]
                 self.client.cancel(waiting)
                 for future in waiting:
@@ -253,8 +253,8 @@ class Cluster:
         finished = [future for future in under_way if future.status == "finished"]
         for future, (version, outcome) in self._outcomes(finished).items():
             if version != RESULTS_VERSION:
-                here = f"this machine has {RESULTS_VERSION}"
-                raise self._error(f"a worker has results version {version}, and {here}")
+                versions = f"{version}, and this machine {RESULTS_VERSION}"
+                raise self._error(f"a worker has results version {versions}")
             del under_way[future]
             batches.took([row[COST] for row in outcome.rows if row.get(COST) is not None])
             done += outcome

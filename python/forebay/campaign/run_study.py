@@ -42,7 +42,7 @@ ROW_BYTES = 330
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study will take.
+    """The runs, the time and the disk space that a study will take.
 
     Attributes
     ----------
@@ -207,7 +207,9 @@ def study(
     # The store is written to once the scenario is known to be sound.
     runs = choice.of_study(store)
     by, designs = engines.named(engine, "engine"), Designs(runs)
-    points = Points(scenario, laws=laws, overrides=overrides, seeds=seeds, kept=designs, engine=by)
+    points = Points(
+        scenario, laws=laws, overrides=overrides, seeds=seeds, designs=designs, engine=by
+    )
     runs.check_writable()
     with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         state = grow(points, runs, where, watch=lambda now, _: watch(now))

@@ -1,4 +1,4 @@
-"""report.html: one page that works offline, with every figure in it."""
+"""Pages with figures, and the report of a result: one file that works offline."""
 
 from __future__ import annotations
 
@@ -29,36 +29,51 @@ if TYPE_CHECKING:
     from forebay.report.plot import Plot
     from forebay.report.tables import Table
 
-#: Folder of the figures that stand beside a page.
+#: Folder of the figures next to a page.
 FIGURES = "figures"
 
 
 @dataclass
 class PageFigure:
-    """A figure that is drawn when its turn comes: many would fill the memory."""
+    """A figure that is drawn when its turn comes, since many would fill the memory.
 
-    #: Name of its file, without the ending.
+    Attributes
+    ----------
+    name : str
+        Name of its file, without the ending.
+    make : callable
+        Makes the figure, as data or drawn.
+    title, caption : str
+        The texts above and below it.
+    where : str
+        The point that it shows; empty if there is one point only.
+    svg : str
+        The picture; empty until it is drawn, and if the page has no room for it.
+    """
+
     name: str
     make: Callable[[], Sheet | Plot]
     title: str
     caption: str = ""
-    #: The point that it shows, empty where there is one.
     where: str = ""
-    #: Empty until it is drawn, and where the page has no room for it.
     svg: str = ""
 
     @cached_property
     def content(self) -> Sheet | Plot:
+        """The figure, as data or drawn."""
         return self.make()
 
     def plot(self) -> Plot:
-        """It as a static figure."""
+        """Return the static figure."""
         from forebay.report import drawing
 
         return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
 
     def render(self, room: float = math.inf) -> dict[str, bytes]:
-        """Draws it: its files by their names. Its SVG is kept if it has at most so many letters."""
+        """Draw the figure, and return its files by their names.
+
+        Its SVG is kept if it has at most `room` characters.
+        """
         label = ", ".join(filter(None, [self.title, self.where]))
         files, svg = self.plot().rendered(self.name, label)
         self.svg = svg if len(svg) <= room else ""
@@ -72,9 +87,18 @@ def render_all(
     watch: Callable[[Progress], None] | None = None,
     room: float = math.inf,
 ) -> None:
-    """Draws figures into files of a folder, and into their `svg`.
+    """Draw figures into files of a folder, and into their `svg`.
 
-    `watch` hears of the progress. room: letters that all SVGs together may have.
+    Parameters
+    ----------
+    figures : sequence of PageFigure
+        The figures.
+    folder : Path
+        Folder of their files.
+    watch : callable, optional
+        Called with the progress.
+    room : float, optional
+        Number of characters that all SVGs may have together.
     """
     start = time.monotonic()
     for done, figure in enumerate(figures):
@@ -128,39 +152,50 @@ def publish_page(
     return path
 
 
-#: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
-#: beside it.
+#: Largest size of the figures in a page, with the numbers of interactive ones, in bytes; further
+#: figures are only next to the page.
 MOST_BYTES = 3_500_000
-#: Mean queue below which an idle direction has no figures: they would be empty.
+#: Mean queue in packets below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
-QUIET = "Hardly a packet waited here, so there are no figures."
-#: Name of the figure that a report begins with.
+QUIET = "Hardly any packet waited here, so there are no figures."
+#: Name of the first figure of a report.
 GLANCE = "glance"
-#: Points that have a section each.
+#: Largest number of points that have a section each.
 MOST_SECTIONS = 4
 
 
 @dataclass
 class Section:
-    """One point of the sweep: a table for each link, with its name where there are several; of its
-    traffic, where several cross it; and of its classes, where it has some."""
+    """The section of a point.
+
+    Attributes
+    ----------
+    title : str
+        The point in words.
+    tables, traffic, classes : list of (str, Table)
+        Results of each link by law, by traffic and by class, with the link's name if there are
+        several links.
+    differences : Differences or None
+        Differences between laws; None if there is no pair to compare.
+    quiet : str
+        Why there are no figures; empty if there are some.
+    figures : list of PageFigure
+        The figures.
+    """
 
     title: str
     tables: list[tuple[str, Table]]
     traffic: list[tuple[str, Table]]
     classes: list[tuple[str, Table]]
-    #: Differences between laws; None where there is no pair to compare.
     differences: Differences | None
-    #: why there are no figures, if there are none
     quiet: str
     figures: list[PageFigure]
 
 
 def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """The figures over all points, the queue at a glance before them, and those of each point by
-    its index.
+    """Return the figures over all points, after an overview of the queue, and those of each point.
 
-    Beyond `MOST_SECTIONS` points those of single points are left out.
+    The latter are by the point's index; beyond `MOST_SECTIONS` points they are left out.
     """
     from forebay.report import sweeps
 
@@ -177,7 +212,7 @@ def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageF
 
 
 def _glance(result: Result) -> Iterator[PageFigure]:
-    """The queue of every law at the first point that carried something, in one panel."""
+    """Yield the queue of every law at the first point that carried something, in one panel."""
     from forebay.report import over_time
 
     for i, point in result.points():
@@ -193,7 +228,7 @@ def _glance(result: Result) -> Iterator[PageFigure]:
 
 
 def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
-    """The figures of a point; none of a link with nothing to show."""
+    """Yield the figures of a point, without links that have nothing to show."""
     from forebay.report.kinds import KINDS
 
     several = len(result.plan.points) > 1
@@ -210,11 +245,11 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
 
 def _is_quiet(result: Result, point: int, link: int) -> bool:
     """Return True if no packet left the link, or hardly any waited in an idle direction."""
-    seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
-    if not any(sum(one.delay_packets) for one in seen):
+    runs = [run for law, _ in result.laws(point) for run in result.observed_at(point, law, link)]
+    if not any(sum(run.delay_packets) for run in runs):
         return True
     return point in result.experiment.idle and not any(
-        one.metrics["queue_mean_pkts"] >= QUIET_PKTS or one.metrics["drop_rate"] > 0 for one in seen
+        run.metrics["queue_mean_pkts"] >= QUIET_PKTS or run.metrics["drop_rate"] > 0 for run in runs
     )
 
 
@@ -270,7 +305,7 @@ def page_values(
 
 
 def partial_result(result: Result) -> str:
-    """The missing or wrong part; empty for a whole result."""
+    """Return what is missing or wrong; empty for a whole result."""
     if not result.partial:
         return result.experiment.warning
     count = result.experiment.runs
@@ -282,8 +317,8 @@ def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
         laws, traffic, classes = (
-            [(name, made) for k, name in enumerate(links) if (made := table(result, i, k)).rows]
-            for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
+            [(name, table) for k, name in enumerate(links) if (table := make(result, i, k)).rows]
+            for make in (tables.laws_table, tables.traffic_table, tables.classes_table)
         )
         yield Section(
             descriptions.point(point) or "Metrics",
@@ -299,8 +334,8 @@ def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator
 
 
 def single_point_command(result: Result) -> str:
-    """The command whose report has the figures of the first point."""
+    """Return the command whose report has the figures of the first point."""
     _, point = next(result.points())
     overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
-    options = [word for one in overrides for word in ("--set", one)]
+    options = [word for override in overrides for word in ("--set", override)]
     return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"

@@ -164,7 +164,7 @@ def write_report(
     overviews, by_point = pages.page_figures(result)
     figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
     sheets = {figure.name: figure.content for figure in figures}
-    moving = moving_figures({name: it for name, it in sheets.items() if isinstance(it, Sheet)})
+    moving = moving_figures({k: sheet for k, sheet in sheets.items() if isinstance(sheet, Sheet)})
     pages.publish_page(
         Path(out) / REPORT,
         "report.html.j2",

@@ -68,15 +68,14 @@ def html(name: str, **values: Any) -> str:
 def markdown(name: str, **values: Any) -> str:
     """A page in Markdown, whose parts stand one empty line apart."""
     lines = [line.rstrip() for line in template(name).render(**values).strip().split("\n")]
-    kept = [line for i, line in enumerate(lines) if line or lines[i - 1]]
-    return "\n".join(kept) + "\n"
+    return "\n".join(line for i, line in enumerate(lines) if line or lines[i - 1]) + "\n"
 
 
 def paragraphs(name: str, **values: Any) -> list[str]:
     """The paragraphs of a text, which empty lines part, each in one line."""
     parts = re.split(r"\n\s*\n", template(name).render(**values))
     # Spaces alone: a no-break space stays.
-    return [re.sub("[ \n]+", " ", one).strip(" \n") for one in parts if one.strip()]
+    return [re.sub("[ \n]+", " ", part).strip(" \n") for part in parts if part.strip()]
 
 
 def marked(text: str) -> Markup:

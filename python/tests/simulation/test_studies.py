@@ -588,7 +588,7 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     designed(counts, monkeypatch)
 
     def study(text: str, budget_s: float | None = None) -> tuple[Points, StudyProgress]:
-        points = Points(text, kept=Designs(store))
+        points = Points(text, designs=Designs(store))
         return points, runner.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
 
     # The first part of its points is designed, and nothing is run.
@@ -632,7 +632,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write_text(text)
         trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
         kept = Designs(store)
-        found = Points(file, kept=kept).gains.of_point(0)
+        found = Points(file, designs=kept).gains.of_point(0)
         kept.flush()
         # A design that was kept is the one that would be made.
         assert found == Points(file).gains.of_point(0)
