@@ -9,7 +9,7 @@ from tools.docs import files
 
 
 def metrics() -> str:
-    """The measures of a run."""
+    """Return the page."""
     of_runs = {entry["name"] for entry in _native.metrics()} - {COST}
     rows = [
         [

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _sections(entries: Iterable[RegistryEntry]) -> str:
-    """A section for each entry of a registry, with its parameters."""
+    """Return a section for each entry of a registry, with its parameters."""
     sections = [
         f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
         + (f"`{law['equation']}`\n\n" if law["equation"] else "")
@@ -40,7 +40,7 @@ def _sections(entries: Iterable[RegistryEntry]) -> str:
 
 
 def laws() -> str:
-    """The laws."""
+    """Return the page of the laws."""
     head = (
         "# The laws\n\n"
         "Written from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
@@ -53,7 +53,7 @@ def laws() -> str:
 
 
 def queues() -> str:
-    """The queue disciplines."""
+    """Return the page of the queue disciplines."""
     head = (
         "# The queue disciplines\n\n"
         "Written from the declarations by `make docs`; `forebay queues NAME` prints the same.\n\n"

@@ -15,6 +15,7 @@ import polars as pl
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
+from forebay._base.overrides import scenario_pairs
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as run_store
@@ -266,7 +267,7 @@ class Points:
         version = check_repeatable(engine)
         self.made_by = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(overrides)
+        pairs = scenario_pairs(overrides)
         files = experiment.FilesBeside(name, pairs)
         # Tasks say which seeds they run.
         self.sweep = _native.Sweep(

@@ -288,9 +288,11 @@ def _design(
 ) -> list[tuple[str, str]] | None:
     """Return the designed parameters of a law, or None if its rule has no operating point."""
     from forebay.control.design import design  # loads scipy
+    from forebay.control.link import Link
 
     try:
-        return design(name, rate, flows, rtt, packet, target).params
+        link = Link(rate, rtt, flows=flows, packet=packet)
+        return design(name, link, target=target).params
     except ScenarioError:
         return None
 

@@ -71,7 +71,7 @@ def replay(
 
     plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
     if page is not None and paper != replays.ALL:
-        raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
+        raise ScenarioError(f"--page requires the papers all, not {paper}")
     call = Invocation.begun(output, "replay", page=page)
     engine_option = None if engine == "packets" else engine
 

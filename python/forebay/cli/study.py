@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._native import ScenarioError, quantity
+from forebay._base.errors import ParameterError
+from forebay._native import quantity
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, print_errors, result_name
@@ -100,8 +101,8 @@ def study(
     from forebay.experiment.store import Designs
 
     limits = {
-        "budget_s": _seconds("--budget", extent.budget),
-        "limit_s": _seconds("--limit", extent.limit),
+        "budget_s": _seconds("budget", extent.budget),
+        "limit_s": _seconds("limit", extent.limit),
     }
     until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
@@ -261,12 +262,12 @@ def _words(seconds: float) -> str:
 
 
 def _seconds(option: str, text: str | None) -> float | None:
+    """Return the time of an option in s. Raises `ScenarioError` unless it is above zero."""
     if text is None:
         return None
-    seconds = quantity(option, text, "time")
+    seconds = quantity(f"--{option}", text, "time")
     if seconds == 0:
-        expected = "a time above zero such as 90s, 10min or 2h"
-        raise ScenarioError(f'{option}: "{text}" is not valid; expected {expected}')
+        raise ParameterError(option, text, "a time above zero, such as 90s, 10min or 2h")
     return seconds
 
 

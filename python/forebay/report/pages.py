@@ -1,4 +1,4 @@
-"""Pages with figures, and the report of a result: one file that works offline."""
+"""The page report.html, which works offline with every figure in it."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ if TYPE_CHECKING:
     from forebay.report.plot import Plot
     from forebay.report.tables import Table
 
-#: Folder of the figures next to a page.
+#: Name of the folder of figures next to a page.
 FIGURES = "figures"
 
 
 @dataclass
 class PageFigure:
-    """A figure that is drawn when its turn comes, since many would fill the memory.
+    """A figure of a page, which is drawn only when its turn comes: many would fill the memory.
 
     Attributes
     ----------
     name : str
-        Name of its file, without the ending.
-    make : callable
-        Makes the figure, as data or drawn.
-    title, caption : str
-        The texts above and below it.
-    where : str
-        The point that it shows; empty if there is one point only.
-    svg : str
-        The picture; empty until it is drawn, and if the page has no room for it.
+        Name of the file without its suffix.
+    make : Callable[[], Sheet | Plot]
+        A function that makes the figure.
+    title : str
+        Title above the figure.
+    caption : str, default ''
+        Text below the figure.
+    where : str, default ''
+        Name of the point that the figure shows; empty if there is only one point.
+    svg : str, default ''
+        The drawn figure; empty before it is drawn, and if the page has no room for it.
     """
 
     name: str
@@ -60,19 +62,19 @@ class PageFigure:
 
     @cached_property
     def content(self) -> Sheet | Plot:
-        """The figure, as data or drawn."""
+        """The figure as a sheet, or as a plot if it is not a sheet."""
         return self.make()
 
     def plot(self) -> Plot:
-        """Return the static figure."""
+        """Return the figure as a static figure."""
         from forebay.report import drawing
 
         return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
 
     def render(self, room: float = math.inf) -> dict[str, bytes]:
-        """Draw the figure, and return its files by their names.
+        """Draw the figure and return its files by name.
 
-        Its SVG is kept if it has at most `room` characters.
+        `svg` is kept if it has at most `room` letters.
         """
         label = ", ".join(filter(None, [self.title, self.where]))
         files, svg = self.plot().rendered(self.name, label)
@@ -91,14 +93,14 @@ def render_all(
 
     Parameters
     ----------
-    figures : sequence of PageFigure
+    figures : Sequence[PageFigure]
         The figures.
     folder : Path
-        Folder of their files.
-    watch : callable, optional
-        Called with the progress.
-    room : float, optional
-        Number of characters that all SVGs may have together.
+        The folder.
+    watch : Callable[[Progress], None], optional
+        Receives the progress.
+    room : float, default math.inf
+        The largest number of letters of all SVGs together.
     """
     start = time.monotonic()
     for done, figure in enumerate(figures):
@@ -152,34 +154,37 @@ def publish_page(
     return path
 
 
-#: Largest size of the figures in a page, with the numbers of interactive ones, in bytes; further
-#: figures are only next to the page.
+#: Largest size of the figures in a page in bytes, with the numbers of those that a reader can zoom;
+#: further figures are only files next to the page.
 MOST_BYTES = 3_500_000
-#: Mean queue in packets below which an idle direction has no figures: they would be empty.
+#: Mean queue below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
-QUIET = "Hardly any packet waited here, so there are no figures."
-#: Name of the first figure of a report.
+QUIET = "Hardly a packet waited here, so there are no figures."
+#: Name of the figure at the top of a report.
 GLANCE = "glance"
-#: Largest number of points that have a section each.
+#: Largest number of points with a section each.
 MOST_SECTIONS = 4
 
 
 @dataclass
 class Section:
-    """The section of a point.
+    """The section of a report about one point of the sweep.
 
     Attributes
     ----------
     title : str
-        The point in words.
-    tables, traffic, classes : list of (str, Table)
-        Results of each link by law, by traffic and by class, with the link's name if there are
-        several links.
-    differences : Differences or None
+        Name of the point.
+    tables : list[tuple[str, Table]]
+        A table for each link, with the name of the link if there are several.
+    traffic : list[tuple[str, Table]]
+        Tables of traffic, for links that several traffics cross.
+    classes : list[tuple[str, Table]]
+        Tables of classes, for links with classes.
+    differences : Differences | None
         Differences between laws; None if there is no pair to compare.
     quiet : str
-        Why there are no figures; empty if there are some.
-    figures : list of PageFigure
+        Why there are no figures; empty if there are figures.
+    figures : list[PageFigure]
         The figures.
     """
 
@@ -193,9 +198,13 @@ class Section:
 
 
 def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """Return the figures over all points, after an overview of the queue, and those of each point.
+    """Return the figures of a result.
 
-    The latter are by the point's index; beyond `MOST_SECTIONS` points they are left out.
+    Returns
+    -------
+    tuple[list[PageFigure], dict[int, list[PageFigure]]]
+        The figures over all points, preceded by the queue at a glance, and those of each point by
+        its index. A sweep of more than `MOST_SECTIONS` points has none of single points.
     """
     from forebay.report import sweeps
 
@@ -212,7 +221,7 @@ def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageF
 
 
 def _glance(result: Result) -> Iterator[PageFigure]:
-    """Yield the queue of every law at the first point that carried something, in one panel."""
+    """Yield the queue of every law at the first point that carried traffic, in one panel."""
     from forebay.report import over_time
 
     for i, point in result.points():
@@ -237,7 +246,7 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
     for name, kind in KINDS.items():
         for link in busy:
             if (link == 0 or kind.every_link) and kind.shows(result, i, link):
-                # An ASCII name, for links of any name.
+                # A file name needs ASCII, while the name of a link may have any characters.
                 file = name + (f"-{i + 1}" if several else "") + (f"-link-{link}" if link else "")
                 make = partial(kind.sheet, result, i, link)
                 yield PageFigure(file, make, *kind.caption(result, point, link), where)
@@ -245,11 +254,16 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
 
 def _is_quiet(result: Result, point: int, link: int) -> bool:
     """Return True if no packet left the link, or hardly any waited in an idle direction."""
-    runs = [run for law, _ in result.laws(point) for run in result.observed_at(point, law, link)]
-    if not any(sum(run.delay_packets) for run in runs):
+    observations = [
+        observed
+        for law, _ in result.laws(point)
+        for observed in result.observed_at(point, law, link)
+    ]
+    if not any(sum(observed.delay_packets) for observed in observations):
         return True
     return point in result.experiment.idle and not any(
-        run.metrics["queue_mean_pkts"] >= QUIET_PKTS or run.metrics["drop_rate"] > 0 for run in runs
+        observed.metrics["queue_mean_pkts"] >= QUIET_PKTS or observed.metrics["drop_rate"] > 0
+        for observed in observations
     )
 
 
@@ -305,7 +319,7 @@ def page_values(
 
 
 def partial_result(result: Result) -> str:
-    """Return what is missing or wrong; empty for a whole result."""
+    """Return a sentence about missing runs or a warning; empty for a complete result."""
     if not result.partial:
         return result.experiment.warning
     count = result.experiment.runs
@@ -313,12 +327,13 @@ def partial_result(result: Result) -> str:
 
 
 def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+    """Yield the sections of the points."""
     at_points = result.law_differences
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
         laws, traffic, classes = (
-            [(name, table) for k, name in enumerate(links) if (table := make(result, i, k)).rows]
-            for make in (tables.laws_table, tables.traffic_table, tables.classes_table)
+            [(name, filled) for k, name in enumerate(links) if (filled := table(result, i, k)).rows]
+            for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
         )
         yield Section(
             descriptions.point(point) or "Metrics",

@@ -470,13 +470,11 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
         lambda: whole.best("delay_p95", more=False),
         lambda: whole.means(["delay_p95"]),
         lambda: shown.plot("delay_p95", "traffic.0.flows"),
-        lambda: forebay.run(SMALL).cell(0, 0, "delay_p95"),
+        lambda: forebay.run(SMALL).cell_at(0, 0, "delay_p95"),
     ):
         with pytest.raises(ScenarioError, match=r'^metric: "delay_p95" is not valid \(did you'):
             call()
-    with pytest.raises(
-        ScenarioError, match=r'^axis: "flows" is not valid; expected traf'
-    ):
+    with pytest.raises(ScenarioError, match=r'^axis: "flows" is not valid; expected traf'):
         whole.cells("jain", "flows")
     with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it; expected'):
         shown.plot("voice_loss", "traffic.0.flows")
