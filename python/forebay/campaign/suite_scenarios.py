@@ -124,8 +124,8 @@ class Settings:
         }
         for name in names or ():
             if name not in files:
-                near = hint(name, list(files)).strip()
-                raise ParameterError("scenario", name, ", ".join(files), reason=near)
+                reason = hint(name, list(files)).strip()
+                raise ParameterError("scenario", name, ", ".join(files), reason=reason)
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -210,14 +210,12 @@ def link(text: str) -> SuiteLink:
     """
     rate, comma, delay = text.partition(",")
     if not comma:
-        raise ScenarioError(
-            f'--link: "{text}" is not a rate and a delay; write for example 10Mbit/s,50ms'
-        )
+        raise ParameterError("link", text, "a rate and a delay such as 10Mbit/s,50ms")
     parsed = SuiteLink(
         round(quantity("--link", rate.strip(), "rate")), quantity("--link", delay.strip(), "time")
     )
     if parsed.rate_bps < 1 or parsed.delay_s <= 0:
-        raise ScenarioError(f'--link: "{text}": the rate and the delay must be above zero')
+        raise ParameterError("link", text, "a rate and a delay above zero")
     return parsed
 
 

@@ -317,7 +317,9 @@ def test_an_unknown_paper(tmp_path: Path, papers: Path) -> None:
     done = replay(tmp_path, "yours")
     # Those of this folder, and those that come with Forebay.
     assert done.returncode == 2
-    assert re.fullmatch(r'error: PAPER: "yours" is not valid; expected .*mine, pd-red, .*, all\n', done.stderr)
+    assert re.search(
+        r'PAPER: "yours" is not valid; expected .*mine, pd-red, .*, all\n', done.stderr
+    )
 
 
 def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
