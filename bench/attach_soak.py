@@ -31,7 +31,7 @@ from pathlib import Path
 from bench import attach, attach_faults
 from bench.attach import INSIDE, Case
 from forebay.linux import attachments, devices, records
-from forebay.linux.law_statistics import LawCounts, seen
+from forebay.linux.law_statistics import LawCounts, counts_of
 from forebay.linux.programs import answer
 
 LOOK_S = 10.0
@@ -79,7 +79,7 @@ def look() -> Look:
     memory = dict(re.findall(r"^(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     return Look(
         time.monotonic(),
-        seen("eth0"),
+        counts_of("eth0"),
         state["next_ns"] - state["start_ns"],
         state["ticks"],
         {name: int(memory[name]) for name in MEMORY},

@@ -29,7 +29,7 @@ from forebay.experiment import store_choice as choice
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
 from forebay.tuning.check import SCREENING_SEEDS
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 
 HERE = Path(__file__).resolve().parent
 
@@ -74,10 +74,16 @@ class Case:
     buffer: str | None = None
     tcp: str = "reno"
 
-    def ranges(self, trace: str | None) -> Ranges:
+    def ranges(self, trace: str | None) -> LinkRange:
         """Return the ranges of the case."""
-        return Ranges.from_texts(
-            self.rate, self.rtt, self.flows, self.packet, self.buffer, trace, self.tcp
+        return LinkRange(
+            self.rate,
+            self.rtt,
+            flows=self.flows,
+            packet=self.packet,
+            buffer=self.buffer,
+            trace=trace,
+            senders=self.tcp,
         )
 
     def command(self, trace: str | None) -> list[str]:
@@ -206,7 +212,7 @@ def real(case: Case, laws: list[Candidate], seconds: int) -> list[str]:
 
 
 def over_link(
-    place: check.OperatingPoint, ranges: Ranges, law: Candidate, s: int
+    place: check.OperatingPoint, ranges: LinkRange, law: Candidate, s: int
 ) -> tuple[float, float]:
     """Return the delay of pings in ms and the goodput in Mbit/s of a law on a real link."""
     queue = {"dualpi2": ["--queue", "dualpi2"]}.get(law.law, [])

@@ -1,4 +1,6 @@
-"""Write `docs/reference/api/`: the public names of the package and of each crate, with signatures.
+"""Write `docs/reference/api/`: public names of the Python package and of each crate.
+
+Each name has its signature.
 
     python -m tools.public_api            # all lists, after a change that is meant
     python -m tools.public_api python     # the named lists: python, forebay-aqm, …

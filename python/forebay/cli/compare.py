@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.main import print_error
 from forebay.cli.invocation import (
     Invocation,
     command_line,
     print_json,
     stopped,
 )
+from forebay.cli.main import print_error
 
 if TYPE_CHECKING:
     from forebay.comparison.validate import ValidatedScenario
@@ -132,7 +132,7 @@ def validate(
     if outcome.interrupted or outcome.failure:
         raise stopped(
             outcome.finished,
-            outcome.wanted,
+            outcome.total,
             interrupted=outcome.interrupted,
             reported=bool(outcome.comparisons),
             noun=f"{outcome.reference} run",

@@ -17,7 +17,6 @@ from forebay.cli.invocation import Invocation, command_line, print_errors, print
 from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
     from forebay.tuning.check import TuningEstimate
@@ -104,18 +103,23 @@ def tune(
     from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
+    from forebay.tuning.ranges import LinkRange
 
     digest = digest_of([astuple(links), (law, gains, thorough), goal, for_, seeds, seed])
     call = Invocation.begun(
         output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
     )
     with progress.stages() as watch:
+        ranges = LinkRange(
+            links.rate, links.rtt, flows=links.flows, packet=links.packet, buffer=links.buffer,
+            senders=links.tcp, trace=links.trace,
+        )  # fmt: skip
+        # The function checks the names, for messages that are the same everywhere.
+        names: dict[str, Any] = {"goal": goal, "gains": gains, "router": for_}
         result = tuning.tune(
-            links.rate, links.rtt, links.flows, goal=goal, laws=law or (), packet=links.packet,
-            buffer=links.buffer, seeds=seeds, seed=seed, threads=making.threads,
-            trace=links.trace, tcp=links.tcp, overrides=links.set_ or (), gains=gains,
-            for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
-            store=call.store(making),
+            ranges, laws=law, **names, overrides=links.set_ or (), seeds=seeds, seed=seed,
+            threads=making.threads, store=call.store(making), thorough=thorough, watch=watch,
+            announce=_announce,
         )  # fmt: skip
     _report(result, call, explain=explain)
     if result.error is not None:

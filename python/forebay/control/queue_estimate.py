@@ -27,7 +27,7 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN, modelled_senders
+from forebay.control.link import PLAIN, modelled_senders
 from forebay.control.queue_records import Floats, QueueRecord
 from forebay.control.senders import SENDERS
 
@@ -47,7 +47,8 @@ ROUGH = 0.07
 WIDTHS = (0.03, 0.06, 0.12)
 #: Least time until a timeout, Linux's and ns-2's.
 TIMEOUT_S = 0.2
-#: How far the law of TCP itself is off, to either side, over the drawn links of docs/howto/identify.md.
+#: How far the law of TCP itself is off, to either side, over the drawn links of
+#: docs/howto/identify.md.
 LAW_ERROR = 0.2
 #: Of a round trip at least this share is no wait in the queue, or the step that was found is one of
 #: something else.
@@ -81,7 +82,7 @@ class IntervalEstimate:
     def known(self) -> bool:
         return not self.why
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         if not self.known:
             return {"value": None, "why": self.why}
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -113,9 +114,9 @@ class Identified:
     assumed: str
     remarks: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            key: value.as_json()
+            key: value.to_dict()
             if isinstance(value, IntervalEstimate)
             else quantities.finite(value)
             for key, value in vars(self).items()

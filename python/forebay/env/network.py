@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import quantities, registries
+from forebay._base import registries
+from forebay._base.overrides import scenario_pairs
 from forebay._native import Delivered, Lost, ScenarioError
 from forebay.experiment import experiment
 from forebay.experiment.experiment import FilesBeside, text_of
@@ -115,15 +116,13 @@ class Network:
     ) -> None:
         """Read a scenario."""
         name, text = text_of(scenario)
-        pairs = quantities.set_pairs(overrides or ())
+        pairs = scenario_pairs(overrides or ())
         laws = [] if law is None else [law]
         files = FilesBeside(name, pairs)
         plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)
         for key, choices in (("sweep", plan.points), ("law", plan.laws)):
             if len(choices) != 1:
-                raise ScenarioError(
-                    f"{name}: {key}: a network has one, and this has {len(choices)}"
-                )
+                raise ScenarioError(f"{name}: {key}: {len(choices)} is not valid; expected one")
         self._native = plan.network(seed)
         if capture is not None or events is not None:
             self._native.record(capture, events)
@@ -187,9 +186,11 @@ class Network:
                 length = len(payload)
             else:
                 kind = type(payload).__name__
-                raise ScenarioError(f"length: missing; a {kind} needs its length in bytes")
+                raise ScenarioError(
+                    f"length is required for a payload of type {kind}; expected bytes"
+                )
         if length < 0:
-            raise ScenarioError(f"length: {length} is negative; give a number of bytes")
+            raise ScenarioError(f"length: {length} is not valid; expected at least 0")
         self._native.send(flow, end, payload, length, now_s=self.now_s, ecn=ecn)
 
     def call_at(self, time_s: float, callback: Callable[[], object]) -> Timer:

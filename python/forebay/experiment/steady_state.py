@@ -23,7 +23,7 @@ from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Parameter, PointInfo, Run, TrafficInfo
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
 
 #: Utilisation from which a link is full, and relative deviation beyond which a set-point is missed.
 FULL, MISSED = 0.9, 0.25
@@ -447,18 +447,17 @@ def _mean_rtt_s(traffics: Sequence[TrafficInfo]) -> float:
     return total_s / sum(traffic.flows for traffic in traffics)
 
 
-def _link(point: PointInfo, load: _Load) -> LoadedLink:
+def _link(point: PointInfo, load: _Load) -> Link:
     """Return the bottleneck with its load, as the linear model takes it."""
-    from forebay.control.loaded_link import PLAIN, LoadedLink
+    from forebay.control.link import PLAIN, Link
 
     plain = [sender.tcp for sender in load.senders] == [PLAIN]
-    return LoadedLink(
+    return Link.of_groups(
         quantities.rate(point.links[0].rate_bps),
-        quantities.size(load.packet_bytes),
-        load.flows,
         quantities.time(load.rtt_s),
-        1.0,
-        math.ceil(_room_pkts(point, load.packet_bytes)),
+        flows=load.flows,
+        packet=quantities.size(load.packet_bytes),
+        buffer_pkts=math.ceil(_room_pkts(point, load.packet_bytes)),
         groups=() if plain else load.senders,
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.engines import PACKETS
@@ -217,13 +218,13 @@ def check_step(run: Experiment, step_s: float | None) -> None:
         return
     for point in run.plan.points:
         if not 0 < step_s < point.duration_s:
-            allowed = f"a time within the run, before {point.duration_s:g}s"
-            raise ScenarioError(f"--step-at: {step_s:g}s is not {allowed}")
+            expected = f"a time within the run, before {point.duration_s:g}s"
+            raise ParameterError("step_at", f"{step_s:g}s", expected)
         steps = _steps_s(point)
         if not any(abs(step_s - time_s) < TINY_S for time_s in steps):
             times = ", ".join(f"{time_s:g}" for time_s in steps) or "the scenario has no step"
             raise ScenarioError(
-                f"--step-at: nothing changes at {step_s:g} s; "
+                f"step_at: nothing changes at {step_s:g} s; "
                 + (f"steps are at {times} s" if steps else f"{times}, which [[at]] would make")
             )
 

@@ -20,6 +20,7 @@ from typing import Any
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawTwin, ScenarioError
+from forebay.experiment import automatic_gains
 from forebay.linux import device_qdiscs, devices, namespaces, programs, records, tcx
 from forebay.linux.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.linux.programs import CLASSIFIER, FRONTS, QDISC, KernelError, answer, call, hexadecimal
@@ -165,8 +166,9 @@ def _refuse_second(target: Device) -> None:
     for record in records.read()[0]:
         if devices.is_of(record, target.ifindex, present) and devices.is_there(record, present):
             raise ScenarioError(
-                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
-                f"{quoted(target.name)}`; `forebay kernel change {quoted(target.name)} KEY=VALUE` changes it"
+                f"DEV: {name} already has {record.law}; remove it with `forebay detach "
+                f"{quoted(target.name)}`, or change it with `forebay kernel change "
+                f"{quoted(target.name)} KEY=VALUE`"
             )
     if present.shaper or devices.law_programs(present):
         raise ScenarioError(
@@ -322,8 +324,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
-            f"set: found Linux's {attached.engine}, allowed: a law of `forebay kernel list` that is a "
-            f"{' or a '.join(FRONTS)}; detach, and attach anew"
+            f"kernel change: Linux's {attached.engine} cannot be changed while it runs; detach the "
+            "law and attach it again"
         )
     changes = dict(changes)
     rate = changes.pop("rate", None)
@@ -486,8 +488,7 @@ def _designed(
     attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
     """Return parameters by the law's rule, and a line on them."""
-    from forebay.control import fitted_gains  # loads scipy
-    from forebay.control.loaded_link import PLAIN
+    from forebay.control.link import PLAIN  # loads numpy
     from forebay.control.senders import SENDERS
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
@@ -508,15 +509,15 @@ def _designed(
     if "flows" in design:
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
-    loads = fitted_gains.OperatingRange(
-        attached.rate_bps,
-        target.ip_bytes,
-        (shortest_s, longest_s),
-        attached.buffer_pkts,
-        flows,
-        tcp=tcp,
-    )
-    fitted = fitted_gains.fit(attached.law, loads, parameters)
+    place = {
+        "rate_bps": attached.rate_bps,
+        "packet_bytes": target.ip_bytes,
+        "rtt_s": (shortest_s, longest_s),
+        "room_pkts": attached.buffer_pkts,
+        "flows": flows,
+        "tcp": tcp,
+    }
+    fitted = automatic_gains.fitted((attached.law, place, parameters))
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"

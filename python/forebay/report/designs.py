@@ -386,7 +386,7 @@ def _facts(design: Design) -> dict[str, Any]:
         "margins": design.margins,
         "delay_s": 1e-3 * _delay_ms(design, design.queue_pkts),
         "small_windows": design.window_pkts < LEAST_WINDOW_PKTS,
-        "misses_target": abs(design.held_pkts - link.target_pkts) > 0.01 * link.target_pkts,
+        "misses_target": abs(design.held_pkts - design.target_pkts) > 0.01 * design.target_pkts,
         "usual": design.published,
         "replaced_interval": design.impossible_s
         or (design.published and design.published.interval_s),
@@ -451,7 +451,7 @@ def write(result: Design, out: Path) -> list[Path]:
     list[Path]
         The paths of the files.
     """
-    contents: dict[str, Content] = {"design.json": result.as_json()}
+    contents: dict[str, Content] = {"design.json": result.to_dict()}
     scenario = result.toml()
     if measured_law.is_python(result.kind):
         file, _, name = result.kind.rpartition(":")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities, words
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay._base.progress import Progress
+from forebay._base.publication import publication, write
 from forebay.experiment import descriptions
 from forebay.report import tables
 from forebay.report.answers import answers, describe
@@ -109,6 +110,48 @@ def render_all(
         for name, data in figure.render(room).items():
             (folder / name).write_bytes(data)
         room -= len(figure.svg)
+
+
+def publish_page(
+    path: Path,
+    template: str,
+    figures: Sequence[PageFigure],
+    watch: Callable[[Progress], None] | None = None,
+    *,
+    room: float = math.inf,
+    replaces: Iterable[str] = (),
+    **values: Any,
+) -> Path:
+    """Draw figures and write the page that shows them, all of it or nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The page; the folder `FIGURES` next to it receives the figures.
+    template : str
+        Name of the page's template.
+    figures : sequence of PageFigure
+        Figures of the page.
+    watch : callable, optional
+        Called with the progress of the figures.
+    room : float, optional
+        Number of characters that all figures within the page may have together; the others are
+        next to the page only.
+    replaces : iterable of str, optional
+        Files of a former call: see `publication`.
+    **values
+        Values for the template.
+
+    Returns
+    -------
+    Path
+        The page. An interruption keeps the figures that were drawn.
+    """
+    with publication(path.parent, replaces=replaces, keep=FIGURES) as unfinished:
+        (unfinished / FIGURES).mkdir()
+        render_all(figures, unfinished / FIGURES, watch, room)
+        write(unfinished / path.name, html(template, **values))
+    return path
 
 
 #: Largest size of the figures in a page in bytes, with the numbers of those that a reader can zoom;
@@ -229,53 +272,50 @@ def is_sweep(result: Result) -> bool:
     return len(list(result.points())) > MOST_SECTIONS
 
 
-def page(
+def page_values(
     result: Result,
     overviews: list[PageFigure],
     by_point: dict[int, list[PageFigure]],
     moving: MovingFigures,
-) -> str:
-    """Return the page.
+) -> dict[str, Any]:
+    """Return the values of the template of a result's report.
 
     Parameters
     ----------
     result : Result
         The result.
-    overviews : list[PageFigure]
-        Figures over all points, which have been rendered.
-    by_point : dict[int, list[PageFigure]]
-        Figures of each point, which have been rendered.
+    overviews, by_point
+        The figures, as `page_figures` returns them.
     moving : MovingFigures
-        The numbers of figures that a reader can zoom.
+        The numbers of interactive figures.
     """
     plan, sweep = result.plan, is_sweep(result)
     glance = [figure for figure in overviews if figure.name == GLANCE]
-    return html(
-        "report.html.j2",
-        title=plan.title or result.experiment.path,
-        source=plan.source,
-        partial=partial_result(result),
-        description=describe(result),
-        command=result.experiment.command,
-        scenario=result.experiment.text,
-        laws=plan.points[0].laws,
-        parameters=words.parameters,
-        designs=tables.designs_table(plan),
-        all_metrics=METRICS.values(),
-        class_metrics=list(CLASS_METRICS.values()),
-        traffic_metrics=list(TRAFFIC_METRICS.values()),
-        warnings=descriptions.warnings(result),
-        sections=[] if sweep else list(_sections(result, by_point)),
-        overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
-        seeds=result.seeds,
-        overall=Differences.of(result.overall_differences, {}) if sweep else None,
-        differences_note=tables.DIFFERENCES_NOTE,
-        example=single_point_command(result) if sweep else "",
-        answers=answers(result),
-        glance=glance[0] if glance else None,
-        overviews=overviews[len(glance) :],
-        moving=moving,
-    )
+    return {
+        "title": plan.title or result.experiment.path,
+        "source": plan.source,
+        "partial": partial_result(result),
+        "description": describe(result),
+        "command": result.experiment.command,
+        "scenario": result.experiment.text,
+        "laws": plan.points[0].laws,
+        "parameters": words.parameters,
+        "designs": tables.designs_table(plan),
+        "all_metrics": METRICS.values(),
+        "class_metrics": list(CLASS_METRICS.values()),
+        "traffic_metrics": list(TRAFFIC_METRICS.values()),
+        "warnings": descriptions.warnings(result),
+        "sections": [] if sweep else list(_sections(result, by_point)),
+        "overview": tables.points_table(result) if len(list(result.points())) > 1 else None,
+        "seeds": result.seeds,
+        "overall": Differences.of(result.overall_differences, {}) if sweep else None,
+        "differences_note": tables.DIFFERENCES_NOTE,
+        "example": single_point_command(result) if sweep else "",
+        "answers": answers(result),
+        "glance": glance[0] if glance else None,
+        "overviews": overviews[len(glance) :],
+        "moving": moving,
+    }
 
 
 def partial_result(result: Result) -> str:

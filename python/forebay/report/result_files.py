@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any
 from forebay._base import quantities
 from forebay._base.metrics import COST
 from forebay._base.progress import Progress
-from forebay._base.publication import check_folder, publication, publish, write
+from forebay._base.publication import check_folder, publish
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
 from forebay.report import tables
-from forebay.report.pages import FIGURES, render_all
+from forebay.report.pages import FIGURES
 from forebay.report.sheet import Sheet
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.publication import Content
     from forebay._native import Observed, Plan, PointInfo, Run
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
+    from forebay.experiment.table import LawDifference
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
@@ -103,28 +106,36 @@ def write_tables(result: Result, out: str | os.PathLike[str]) -> None:
     publish(out, {**contents, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
 
 
-def _differences(result: Result) -> dict[str, Content]:
-    """Return the differences between laws as CSV and LaTeX; empty if there are none.
+def difference_files(
+    together: Sequence[LawDifference], frame: pl.DataFrame | None = None
+) -> dict[str, Content]:
+    """Return the differences between laws as CSV and LaTeX; nothing if there are none.
 
-    For several points, the CSV has the differences at each point and over all points, and the LaTeX
-    only those over all points.
+    Parameters
+    ----------
+    together : sequence of LawDifference
+        Differences over all points together.
+    frame : DataFrame, optional
+        The table for CSV. By default these differences.
     """
-    points = list(result.points())
-    at_points = result.law_differences
+    if not together:
+        return {}
+    if frame is None:
+        frame = tables.differences_frame(together, {})
+    table = tables.differences_table(together, {})
+    return {DIFFERENCES_CSV: frame, DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE)}
+
+
+def _differences(result: Result) -> dict[str, Content]:
+    """Return the files of differences; of several points the CSV has each and all together."""
+    at_points, points = result.law_differences, [point.label for _, point in result.points()]
     if not at_points:
         return {}
-    names: dict[Any, str] = {(point.label,): point.label for _, point in points}
+    names: dict[Any, str] = {(): ALL_POINTS, **{(label,): label for label in points}}
     several = len(points) > 1
     together = result.overall_differences if several else at_points
-    frame = tables.differences_frame(at_points, names)
-    if several:
-        names[()] = ALL_POINTS
-        frame = tables.differences_frame([*together, *at_points], names)
-    table = tables.differences_table(together, {})
-    return {
-        DIFFERENCES_CSV: frame,
-        DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE),
-    }
+    rows = [*together, *at_points] if several else at_points
+    return difference_files(together, tables.differences_frame(rows, names))
 
 
 def _extras(result: Result, folder: str) -> Callable[[Path], None] | None:
@@ -160,34 +171,35 @@ def write_report(
     out: str | os.PathLike[str],
     watch: Callable[[Progress], None] | None = None,
 ) -> None:
-    """Draw the figures and write the page next to the tables, which must exist already.
-
-    An interruption keeps the figures that were drawn.
+    """Draw the figures, and write the page next to the tables, which exist already.
 
     Parameters
     ----------
     result : Result
         The result.
-    out : str | os.PathLike[str]
-        The directory.
-    watch : Callable[[Progress], None], optional
-        Receives the progress.
+    out : path
+        Folder of the result.
+    watch : callable, optional
+        Called with the progress of the figures. An interruption keeps those that were drawn.
     """
     from forebay.report import pages
     from forebay.report.moving import moving_figures
 
-    with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
-        (temporary / FIGURES).mkdir()
-        overviews, by_point = pages.page_figures(result)
-        figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
-        sheets = {figure.name: figure.content for figure in figures}
-        moving = moving_figures(
-            {k: content for k, content in sheets.items() if isinstance(content, Sheet)}
-        )
-        room = pages.MOST_BYTES - len(moving.numbers)
-        render_all(figures, temporary / FIGURES, watch, room)
-        page = pages.page(result, overviews, by_point, moving)
-        write(temporary / REPORT, page)
+    overviews, by_point = pages.page_figures(result)
+    figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
+    sheets = {figure.name: figure.content for figure in figures}
+    moving = moving_figures(
+        {name: sheet for name, sheet in sheets.items() if isinstance(sheet, Sheet)}
+    )
+    pages.publish_page(
+        Path(out) / REPORT,
+        "report.html.j2",
+        figures,
+        watch,
+        room=pages.MOST_BYTES - len(moving.numbers),
+        replaces=[REPORT, FIGURES],
+        **pages.page_values(result, overviews, by_point, moving),
+    )
 
 
 def is_current(result: Result, out: Path) -> bool:

@@ -182,7 +182,7 @@ def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> li
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
     curves = []
     for i, law in enumerate(result.plan.laws):
-        cells = [result.cell(p, i, metric) for p in order]
+        cells = [result.cell_at(p, i, metric) for p in order]
         mean = np.array([scale * cell.mean for cell in cells])
         half = np.array([scale * cell.half_width for cell in cells])
         tags = {"law": law}
@@ -219,7 +219,7 @@ def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> P
         values = np.full((len(laws), *shape), np.nan)
         for p, _ in result.points():
             for i, _ in result.laws(p):
-                mean = result.cell(p, i, name).mean
+                mean = result.cell_at(p, i, name).mean
                 values[i, down.places[p], across.places[p]] = metric.scale * mean
         numbers = values[~np.isnan(values)]
         low, high = (numbers.min(), numbers.max()) if numbers.size else (0.0, 1.0)
@@ -269,7 +269,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
         scale, means = METRICS[name].scale, []
         for i, label in enumerate(laws):
             places = [place for place, (p, _) in enumerate(points) if result.runs_of(p, i)]
-            cells = [result.cell(points[place][0], i, name) for place in places]
+            cells = [result.cell_at(points[place][0], i, name) for place in places]
             mean = [scale * cell.mean for cell in cells]
             means += mean
             at = [place + parts.aside(i, len(laws)) for place in places]

@@ -159,7 +159,7 @@ def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> 
     rows = [
         [
             law.label,
-            *(mean_text(result.cell(point, i, metric.name, link), metric) for metric in metrics),
+            *(mean_text(result.cell_at(point, i, metric.name, link), metric) for metric in metrics),
             *([str(len(result.runs_of(point, i)))] if seeds else []),
         ]
         for i, law in result.laws(point)

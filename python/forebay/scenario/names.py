@@ -104,7 +104,7 @@ def missing(name: str, reason: str) -> ScenarioError:
     near = ", ".join(_near(name))
     proposal = f"such as {near}" if near else "of `forebay experiments`"
     return ScenarioError(
-        f"{name}: {reason}, allowed: a scenario file in TOML, or an experiment {proposal}"
+        f"{name}: {reason}; expected a scenario file in TOML, or an experiment {proposal}"
     )
 
 

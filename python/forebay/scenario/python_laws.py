@@ -206,7 +206,7 @@ def _load(kind: str, scenario: str | None) -> Prototype:
         expected = "FILE.py:CLASS with a file that exists"
         if not scenario:
             raise ParameterError("laws", kind, expected)
-        raise ScenarioError(f'{scenario}: law.kind: found "{kind}", allowed: {expected}')
+        raise ScenarioError(f'{scenario}: law.kind: "{kind}" is not valid; expected {expected}')
     module = _module(file, path)
     prototype = getattr(module, name, None)
     if not callable(prototype):
@@ -216,7 +216,7 @@ def _load(kind: str, scenario: str | None) -> Prototype:
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
         defined = ", ".join(classes) or "no class is defined there"
-        raise ScenarioError(f"{path}: found no {name}, allowed: {defined}")
+        raise ScenarioError(f"{path}: there is no class {name}; expected {defined}")
     return cast("Prototype", prototype)
 
 
@@ -338,7 +338,7 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
         if plain not in SHAPES:
             expected = "float, int, bool, str, or a type of forebay.units"
             item = f"{name}.{field.name}"
-            raise ParameterError("laws", field.type, expected, reason="a type", item=item)
+            raise ParameterError("laws", field.type, expected, item=item)
         # The last range is the outermost and narrows the range of the type itself.
         bounds = [extra for extra in extras if isinstance(extra, quantities.Range)]
         low, high = (bounds[-1].low, bounds[-1].high) if bounds else (-math.inf, math.inf)
@@ -390,7 +390,7 @@ class UnfitError(Exception):
 
     def __init__(self, key: str, fault: str, requirement: str) -> None:
         self.key, self.found, self.allowed = key, fault, requirement
-        super().__init__(f"{key}: found {fault}, allowed: {requirement}")
+        super().__init__(f"{key}: {fault} is not valid; expected {requirement}")
 
 
 @dataclass(frozen=True)
@@ -504,7 +504,7 @@ def blame(law: object, name: str, error: BaseException | None, value: object) ->
         method = getattr(law, name)
         code = getattr(inspect.unwrap(method), "__code__", None)
         where = f"{_shown(code.co_filename)}:{_return_line(code)}: " if code else ""
-        return f"{where}{hook}: found {_short(value)}, allowed: {HOOKS[name]}"
+        return f"{where}{hook}: {_short(value)} is not valid; expected {HOOKS[name]}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{_shown(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     calls = [

@@ -7,17 +7,19 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 import forebay._native as _native
 from forebay._base import quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
@@ -34,13 +36,17 @@ from forebay.tuning.candidates import (
     Goal,
     LocalModel,
     LocalModels,
+    ReferenceGains,
+    TuningPicture,
     counted,
 )
 from forebay.tuning.check import Against, Checked, Floats, best_of_laws
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 from forebay.tuning.search import Region, space_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay.report.pages import PageFigure
     from forebay.report.plot import Plot
 
@@ -49,7 +55,10 @@ Findings = dict[str, Any]
 
 #: The gains of the laws with which the choice is compared: those of their papers, or those of
 #: `gains = "auto"` for the ranges.
-REFERENCES = {"paper": "the papers' parameters", "auto": "gains that are designed for the ranges"}
+REFERENCES: dict[ReferenceGains, str] = {
+    "paper": "the papers' parameters",
+    "auto": "gains that are designed for the ranges",
+}
 #: Rows of the table of choices.
 MOST_CHOICES = 8
 #: Number of set-points that are reported on either side of the chosen one.
@@ -91,11 +100,11 @@ class Tuning:
         A fault of this program itself.
     """
 
-    ranges: Ranges
+    ranges: LinkRange
     goal: Goal
     laws: list[str]
     seed: int
-    gains: str = "paper"
+    gains: ReferenceGains = "paper"
     #: True if each law is searched for every goal, and not only for the one that is asked for.
     thorough: bool = False
     searched: list[Candidate] = field(default_factory=list)
@@ -157,8 +166,8 @@ class Tuning:
         facts = numbers(self)
         return facts | {"reasons": reasons(self, facts)}
 
-    def as_json(self) -> Findings:
-        """Return `findings`, with None for what is not finite."""
+    def to_dict(self) -> Findings:
+        """Return `findings`, with None in place of numbers that are not finite."""
         finite: Findings = quantities.finite(self.findings())
         return finite
 
@@ -166,26 +175,55 @@ class Tuning:
         """Return why this law is recommended, in paragraphs."""
         return reasons(self, numbers(self))
 
-    def plot(self, kind: str = "trade") -> Plot:
+    def plot(self, kind: TuningPicture = "trade") -> Plot:
         """Draw a figure of the tuning.
 
         Parameters
         ----------
-        kind : str
-            "trade" (delay against goodput), "places" (point by point) or "defaults" (compared with
-            the papers' defaults). The latter two need a law that was tested.
+        kind : {"trade", "places", "defaults"}
+            Delay against goodput, point by point, or compared with the papers' defaults. The latter
+            two need a law that was tested.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure, or the tuning ended before it had anything to show.
         """
         from forebay.tuning import figures
 
-        if kind not in figures.KINDS:
-            raise ValueError(f'kind: found "{kind}", allowed: {", ".join(figures.KINDS)}')
+        if kind not in (kinds := get_args(TuningPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         if not (self.screened if kind == "trade" else self.tested):
-            raise ValueError(f'kind: found "{kind}", which has nothing to show: it was interrupted')
+            reason = "there are no runs to draw, since the tuning was interrupted"
+            raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
         if kind == "trade":
             return figures.trade(self.screened, self.chosen, self.goal, self.best)
         if kind == "places":
             return figures.points(self.tested, self.ranges.places, self.reference)
         return figures.defaults(self.tested, self.against(), self.goodput_of, self.reference)
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each candidate that packets have judged.
+
+        It has the label, law, set-point, origin, worst deviation and delay, and goodput.
+        """
+        import polars as pl
+
+        rows = [_candidate(runs, self) for runs in self.screened]
+        columns = [name for name in (rows[0] if rows else {}) if name != "params"]
+        return pl.DataFrame({name: [row[name] for row in rows] for name in columns})
+
+    def report(self, out: str | os.PathLike[str]) -> Path:
+        """Write the numbers, the page, its figures and scenarios to a folder; return the page."""
+        folder, facts = Path(out), numbers(self)
+        facts["reasons"] = reasons(self, facts)
+        command = "forebay.tune"
+        write_numbers(facts, folder, command)
+        write_files(self, facts, folder, command)
+        return folder / PAGE
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.reasons()) if self.screened else repr(self)
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook
@@ -288,7 +326,7 @@ def _recommendation(tuning: Tuning) -> Findings:
     }
 
 
-def _ranges(ranges: Ranges) -> Findings:
+def _ranges(ranges: LinkRange) -> Findings:
     return {
         "rate_bps": list(ranges.rates_bps),
         "rtt_s": list(ranges.rtts_s),

@@ -10,7 +10,7 @@ from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.plants import plant_on
 from forebay.experiment import descriptions
 from forebay.experiment.result import Result
@@ -116,7 +116,7 @@ def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
 
     settling_s = {}
     for tcp in ("reno", "cubic"):
-        link = LoadedLink.from_texts("15Mbit/s", "500B", 20, "200ms", "200p", "750p", tcp=tcp)
+        link = Link("15Mbit/s", "200ms", flows=20, packet="500B", buffer="750p", senders=tcp)
         params = [("target", "200p"), ("a", "1.822e-5"), ("b", "1.816e-5")]
         loop = plant_on(link, "pi", params).loop_at(20, 0.2)
         assert loop is not None
