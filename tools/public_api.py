@@ -1,6 +1,4 @@
-"""Write `docs/reference/api/`: public names of the Python package and of each crate.
-
-Each name has its signature.
+"""Write `docs/reference/api/`: the public names of the package and of each crate, with signatures.
 
     python -m tools.public_api            # all lists, after a change that is meant
     python -m tools.public_api python     # the named lists: python, forebay-aqm, …

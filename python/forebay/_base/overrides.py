@@ -75,7 +75,7 @@ def _pair(item: tuple[str, Any], unit_of: Callable[[str], str]) -> tuple[str, An
 def _units() -> Mapping[str, str]:
     """Return the unit of every key of a scenario; empty where keys of one name differ in it."""
     units: defaultdict[str, set[str]] = defaultdict(set)
-    for key in _native.keys():
+    for key in _native.keys():  # noqa: SIM118 (a function of the module)
         units[key["name"]].add(key["unit"])
     return {
         name: next(iter(units_of_name)) if len(units_of_name) == 1 else ""

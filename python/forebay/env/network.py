@@ -122,7 +122,9 @@ class Network:
         plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)
         for key, choices in (("sweep", plan.points), ("law", plan.laws)):
             if len(choices) != 1:
-                raise ScenarioError(f"{name}: {key}: {len(choices)} is not valid; expected one")
+                raise ScenarioError(
+                    f"{name}: {key}: a network has one, and this has {len(choices)}"
+                )
         self._native = plan.network(seed)
         if capture is not None or events is not None:
             self._native.record(capture, events)
@@ -186,11 +188,9 @@ class Network:
                 length = len(payload)
             else:
                 kind = type(payload).__name__
-                raise ScenarioError(
-                    f"length is required for a payload of type {kind}; expected bytes"
-                )
+                raise ScenarioError(f"length: missing; a {kind} needs its length in bytes")
         if length < 0:
-            raise ScenarioError(f"length: {length} is not valid; expected at least 0")
+            raise ScenarioError(f"length: {length} is negative; give a number of bytes")
         self._native.send(flow, end, payload, length, now_s=self.now_s, ecn=ecn)
 
     def call_at(self, time_s: float, callback: Callable[[], object]) -> Timer:

@@ -91,7 +91,7 @@ class Traces(list[FluidTrace]):
 
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
-            raise ValueError(f'law: "{law}" is not valid; expected {", ".join(laws)}')
+            raise ValueError(f'law: there is no "{law}"; the runs have {", ".join(laws)}')
         chosen = laws[0] if law is None else law
         return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 

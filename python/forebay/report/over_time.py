@@ -115,9 +115,7 @@ def windows(result: Result, point: int, link: int) -> Sheet:
         If the scenario does not record windows.
     """
     if not shows_windows(result, point, link):
-        raise ValueError(
-            'kind: "windows" is not valid; expected with windows = true in the scenario'
-        )
+        raise ValueError('kind: "windows" needs windows = true in the scenario')
     return _packets(result, point, link, WINDOWS, "In flight", {})
 
 
@@ -482,7 +480,7 @@ def _observed(result: Result, point: int, link: int) -> list[Observed]:
         run for index, _ in result.laws(point) for run in result.observed_at(point, index, link)
     ]
     if not observed:
-        raise ValueError(f"point: {point} is not valid; expected the index of a point with runs")
+        raise ValueError(f"point: there are no runs at point {point}")
     return observed
 
 

@@ -78,7 +78,7 @@ def use(name: str) -> None:
         If there is no such style.
     """
     if name not in STYLES:
-        raise ScenarioError(f'--style: "{name}" is not valid; expected {", ".join(STYLES)}')
+        raise ScenarioError(f'--style: "{name}" is not a style; choose {", ".join(STYLES)}')
     _now[0] = STYLES[name]
     STYLE.clear()
     STYLE.update(_now[0].settings)

@@ -31,9 +31,7 @@ def toml(tables: Mapping[str, Any]) -> str:
         return tomlkit.dumps(tables)
     except (TypeError, ValueError) as error:
         # The message of tomlkit names the type.
-        raise ScenarioError(
-            f"scenario: {error} is not valid; expected what TOML can hold"
-        ) from error
+        raise ScenarioError(f"scenario: TOML cannot hold this value: {error}") from error
 
 
 def typed(text: str) -> Value:

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from forebay._base import statistics
 from forebay._base.registries import baseline
-from forebay.report.parts import PLAIN, write_at, legend_below, plain_log_x
+from forebay.report.parts import PLAIN, legend_below, plain_log_x, write_at
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS

@@ -92,7 +92,7 @@ def test_the_fluid_shows_itself(scenario: Path) -> None:
     assert len(traces) == 2
     check(traces._repr_html_(), 3)
     assert isinstance(traces.plot("pi"), Figure)
-    with pytest.raises(ValueError, match='law: "red"'):
+    with pytest.raises(ValueError, match='law: there is no "red"; the runs have pi'):
         traces.plot("red")
 
 

@@ -151,8 +151,8 @@ def test_a_law_in_python_may_be_its_queue() -> None:
             'ecn: found "no", allowed: not-ect, ect0, ect1, ce',
         ),
         (lambda it: it.send(0, "sink", 1473), "packet: found 1501 B, allowed: 1 B to 1500 B"),
-        (lambda it: it.send(0, "sink", -1), "length: -1"),
-        (lambda it: it.send(0, "sink", 1.5), "length is required for a payload of type float"),
+        (lambda it: it.send(0, "sink", -1), "length: -1 is negative; give a number of bytes"),
+        (lambda it: it.send(0, "sink", 1.5), "length: missing; a float needs its length in bytes"),
     ],
 )
 def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
@@ -164,7 +164,7 @@ def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
 
 def test_a_wrong_scenario_is_a_line() -> None:
     two = ALONE + '[[law]]\nkind = "pie"\n'
-    with pytest.raises(forebay.ScenarioError, match="law: 2"):
+    with pytest.raises(forebay.ScenarioError, match="law: a network has one, and this has 2"):
         forebay.Network(two)
     forebay.Network(two, law="pie")
     alone = ALONE.replace('"external"', '"ftp"').replace("[[law]]", "[[law]]")
@@ -240,7 +240,10 @@ def test_a_timer_needs_a_time(time_s: float) -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
-    """As docs/howto/your-stack.md has it, in the clone that `make template` builds; one law is enough."""
+    """The commands of docs/howto/your-stack.md run in the clone that `make template` builds.
+
+    One law is enough.
+    """
     done = template_copy.main(["fq_codel"], FOREBAY_RESULTS=str(tmp_path / "results"))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
