@@ -120,7 +120,7 @@ def inside(link: Case, tag: str) -> list[Look]:
     return looks
 
 
-def told(link: Case, looks: list[Look]) -> list[str]:
+def report_lines(link: Case, looks: list[Look]) -> list[str]:
     """Return the lines of the output."""
     first, last = looks[0], looks[-1]
     windows = [
@@ -154,8 +154,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("scenario", type=Path, nargs="?")
     parser.add_argument("--faults", action="store_true", help="inject faults; needs no scenario")
-    parser.add_argument("--seconds", type=float, default=600, help="how long, with --faults")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults")
+    parser.add_argument(
+        "--seconds", type=float, default=600, help="duration of the soak test with --faults"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the faults")
     arguments = parser.parse_args()
     if arguments.faults == (arguments.scenario is not None):
         parser.error("give a scenario, or --faults without one")
@@ -163,7 +165,7 @@ def main() -> int:
         return attach_faults.soak(arguments.seconds, arguments.seed)
     link = attach.case(arguments.scenario, [])
     if INSIDE in os.environ:
-        for line in told(link, inside(link, os.environ[INSIDE])):
+        for line in report_lines(link, inside(link, os.environ[INSIDE])):
             print(line, flush=True)
         return 0
     tag = f"fs{os.getpid()}"

@@ -192,11 +192,11 @@ def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
             (request,) = Sweep(link.text(sender).encode(), "link").gains_requests([])
             design = automatic_gains.fitted(automatic_gains.of_request(request))
         except ScenarioError as error:
-            print(f"drawn anew: {error}")
+            print(f"another link is drawn: {error}")
             continue
         calm = design.sensitivity is not None and round(design.sensitivity, 1) <= 2
         if design.settling_s is None or not calm:
-            print(f"drawn anew: {design.line}")
+            print(f"another link is drawn: {design.line}")
             continue
         settled_s = round(max(40, 1.5 * design.settling_s))
         step_s = settled_s + round(max(40, design.settling_s / 2))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What a run leaves next to its numbers, for a folder of its own; it can be pickled.
+    """Outputs of a run next to its numbers, for a folder of its own; it can be pickled.
 
     Attributes
     ----------
