@@ -9,8 +9,9 @@ use crate::discipline::Packet;
 use crate::disciplines::cake::isolation::Isolation;
 use crate::disciplines::cake::tins::Share;
 
-/// Queues of a tin, and how many of them a flow can use.
-const QUEUES: usize = 1024;
+/// Number of queues of a tin.
+pub const QUEUES: usize = 1024;
+/// Number of queues among which a flow finds its own.
 const WAYS: usize = 8;
 
 /// Where a flow or a host is looked for first.
@@ -40,6 +41,8 @@ pub struct Queue<P> {
     /// Where its hosts are counted.
     pub source: usize,
     pub destination: usize,
+    /// Its place in [`Tin::open`].
+    pub opened: usize,
 }
 
 /// A host on one side.
