@@ -1,6 +1,6 @@
-"""An example of every kind of traffic for the page of scenarios; a test runs each."""
+"""An example of every kind of traffic for the page of scenarios. A test runs each."""
 
-#: By kind; without a link and a law, as a reader adds it to a scenario.
+#: The examples by kind of traffic, without a link and a law: a reader adds them to a scenario.
 TRAFFIC = {
     "ftp": """\
 ```toml

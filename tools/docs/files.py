@@ -1,4 +1,4 @@
-"""What is in every Parquet file: its rows, and its columns with their units."""
+"""The contents of every Parquet file: its rows, and its columns with their units."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ Column = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class File:
-    """A table of a result."""
+    """A table of a result.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file without its suffix.
+    row : str
+        The meaning of a row.
+    columns : Sequence[Column]
+        The columns.
+    more : str, default ''
+        Further columns, in words.
+    """
 
     name: str
-    #: What a row stands for.
     row: str
     columns: Sequence[Column]
-    #: What else there is to say.
     more: str = ""
 
 
@@ -30,7 +40,7 @@ DELAYS: list[Column] = [
     ("packets", "packets", "how many waited so long, within `measure`"),
 ]
 
-#: In each file of `forebay run` and `forebay link`.
+#: The columns with which every file of `forebay run` and `forebay link` begins.
 KEYS: list[Column] = [
     ("law", "", "label of the law"),
     ("point", "", "label of the point of the sweep; empty without a sweep"),
@@ -38,7 +48,7 @@ KEYS: list[Column] = [
     ("link", "", "name of the link"),
 ]
 
-#: Inner values that laws and queues report: name, unit, meaning. A law has some of them.
+#: State that laws and queues report: name, unit, meaning. No law reports all of it.
 REPORTED: list[Column] = [
     ("p", "1", "probability to signal a packet"),
     (
@@ -88,7 +98,7 @@ SAMPLES: list[Column] = [
     ("capacity_bits", "bit", "that the link could have carried in the interval"),
 ]
 
-#: Of `forebay run` and `forebay link`; `metrics` and `classes` have the metrics too.
+#: Files of `forebay run` and `forebay link`; `metrics` and `classes` also have the metrics.
 FILES = [
     File(
         "metrics",
@@ -146,7 +156,7 @@ FILES = [
     ),
 ]
 
-#: Of `forebay validate`.
+#: Files of `forebay validate`.
 VALIDATE = [
     File(
         "metrics",
@@ -172,7 +182,7 @@ VALIDATE = [
     ),
 ]
 
-#: Of `forebay map`.
+#: The file of `forebay map`.
 MAP = File(
     "map",
     "a cell of the map",
@@ -187,7 +197,7 @@ MAP = File(
 
 
 def sections() -> str:
-    """The part of the page of metrics that is about files."""
+    """Return the part of the page of metrics that describes files."""
     return HEAD.format(keys=_columns(KEYS)) + "\n".join(
         [
             *(_section(file) for file in FILES),
@@ -202,12 +212,14 @@ def sections() -> str:
 
 
 def _section(file: File, of: str = "") -> str:
+    """Return the section of a file."""
     more = f"\n{'And' if file.columns else 'It has'} {file.more}.\n" if file.more else ""
     columns = f"\n{_columns(file.columns)}" if file.columns else ""
     return f"### `{file.name}.parquet`{of}\n\nA row for {file.row}.\n{columns}{more}"
 
 
 def _columns(columns: Sequence[Column]) -> str:
+    """Return a table of columns."""
     rows = ([f"`{name}`", unit, meaning] for name, unit, meaning in columns)
     return markdown_table(["column", "unit", "meaning"], rows)
 

@@ -9,7 +9,7 @@ from tools.docs import files
 
 
 def metrics() -> str:
-    """The measures of a run."""
+    """Return the page."""
     of_runs = {entry["name"] for entry in _native.metrics()} - {COST}
     rows = [
         [
@@ -24,7 +24,7 @@ def metrics() -> str:
     head = (
         "# Metrics and measures\n\n"
         "Written from the declarations by `make docs`. The code is `crates/forebay-trace`;\n"
-        "[new-measure.md](../contribute/new-measure.md) tells how to add to it.\n\n"
+        "[extend.md](../contribute/extend.md#add-a-metric) tells how to add to it.\n\n"
         "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1; `costs.json`\n"
         "has what differs from call to call, as `user_cpu_s`. `same_run` of `metrics.json` names\n"
         "the laws and points whose seeds all gave the same run: together they are the evidence of\n"

@@ -34,23 +34,31 @@ published number the verdict of [papers.md](../evidence/papers.md). A report has
 repeats it is at its top, the scenario at its end. The same scenario, seed and version give the same
 bits, so readers can check.
 
-Forebay itself: [CITATION.cff](../CITATION.cff).
+Forebay itself: [CITATION.cff](../../CITATION.cff).
 """
 
 
 def references() -> str:
-    """Every source, with what comes from it."""
-    papers = [[f"`{it.paper}`", it.sentence()] for it in cite.references() if _of_five(it)]
-    others = [
-        [", ".join(f"`{name}`" for name in it.of or (it.paper,)), it.sentence()]
-        for it in cite.references()
-        if not _of_five(it)
+    """Return the page: every source, with the parts of Forebay that come from it."""
+    papers = [
+        [f"`{reference.paper}`", reference.sentence()]
+        for reference in cite.references()
+        if _of_five(reference)
+    ]
+    other_references = [
+        [
+            ", ".join(f"`{name}`" for name in reference.of or (reference.paper,)),
+            reference.sentence(),
+        ]
+        for reference in cite.references()
+        if not _of_five(reference)
     ]
     return PAGE.format(
         papers=markdown_table(["paper", "reference"], papers),
-        others=markdown_table(["for", "reference"], others),
+        others=markdown_table(["for", "reference"], other_references),
     )
 
 
-def _of_five(it: cite.Reference) -> bool:
-    return bool(it.paper and it.of)
+def _of_five(reference: cite.Reference) -> bool:
+    """Return True for one of the five papers that Forebay implements."""
+    return bool(reference.paper and reference.of)

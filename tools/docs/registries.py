@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _sections(entries: Iterable[RegistryEntry]) -> str:
-    """A section for each entry of a registry, with its parameters."""
+    """Return a section for each entry of a registry, with its parameters."""
     sections = [
         f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
         + (f"`{law['equation']}`\n\n" if law["equation"] else "")
@@ -40,20 +40,20 @@ def _sections(entries: Iterable[RegistryEntry]) -> str:
 
 
 def laws() -> str:
-    """The laws."""
+    """Return the page of the laws."""
     head = (
         "# The laws\n\n"
         "Written from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
         "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
         "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
-        "[new-law.md](../contribute/new-law.md) tells how to add a law, [references.md](references.md) has the\n"
+        "[extend.md](../contribute/extend.md#add-a-control-law) tells how to add a law, [references.md](references.md) has the\n"
         "sources in full.\n\n"
     )
     return head + _sections(_native.laws())
 
 
 def queues() -> str:
-    """The queue disciplines."""
+    """Return the page of the queue disciplines."""
     head = (
         "# The queue disciplines\n\n"
         "Written from the declarations by `make docs`; `forebay queues NAME` prints the same.\n\n"
@@ -62,6 +62,6 @@ def queues() -> str:
         "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"
         '```toml\n[[law]]\nkind  = "pi"\n'
         'queue = "priority"                       # or { kind = "priority", dscp = 46 }\n```\n\n'
-        "[new-queue.md](../contribute/new-queue.md) tells how to add a discipline.\n\n"
+        "[extend.md](../contribute/extend.md#add-a-queue-discipline) tells how to add a discipline.\n\n"
     )
     return head + _sections(_native.queues())

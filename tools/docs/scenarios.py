@@ -1,4 +1,4 @@
-"""The page of the scenario file."""
+"""The page of the scenario file, written from the declarations of its keys."""
 
 from __future__ import annotations
 
@@ -200,12 +200,12 @@ With `pacing = true` a sender spreads its segments: after the first ten packets 
 the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
 `net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. BBR and Prague always pace, at rates of
 their own. Linux's senders send at least two packets at a time unless `gso = false`, ns-2's one.
-[new-sender.md](../contribute/new-sender.md) tells how to add a sender.
+[extend.md](../contribute/extend.md#add-a-tcp-sender) tells how to add a sender.
 """
 
 
 def scenario() -> str:
-    """A section for each part of a scenario file, with its keys."""
+    """Return the page: a section for each part of a scenario file, with its keys."""
     keys: dict[str, list[KeyInfo]] = {}
     declared = _native.keys()
     for key in declared:
@@ -216,39 +216,57 @@ def scenario() -> str:
         sections.append(_section(_title(name), keys[name], shared, name, MORE.get(name, "")))
         if name == "traffic":
             sections += [
-                _section(one.title, one.keys, [], name, "")
-                for one in shared
-                if one.title.startswith(_title(name))
+                _section(section.title, section.keys, [], name, "")
+                for section in shared
+                if section.title.startswith(_title(name))
             ]
     senders = markdown_table(
         ["`tcp`", "recovery", "growth"],
-        ([f'"{it["name"]}"', it["recovery"], it["growth"]] for it in _native.senders()),
+        (
+            [f'"{sender["name"]}"', sender["recovery"], sender["growth"]]
+            for sender in _native.senders()
+        ),
     )
     return SCENARIO + "\n".join([*sections, SWEEP]) + SENDERS.format(table=senders)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Keys that several parts of a file have alike; the page has them once."""
+    """Keys that several parts of a file share; the page lists them once.
 
-    #: The section that has them.
+    Attributes
+    ----------
+    title : str
+        Title of the section that lists them.
+    keys : list[KeyInfo]
+        The keys.
+    parts : frozenset[str]
+        The parts that refer to the section.
+    """
+
     title: str
     keys: list[KeyInfo]
-    #: The parts that refer to it.
     parts: frozenset[str]
 
 
 def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
-    """Keys of the bottleneck in links, of all flows, of all TCP senders, and of their sizes."""
+    """Return the shared keys: of links, of all flows, of all TCP senders, and of their sizes."""
     like: dict[frozenset[str], list[KeyInfo]] = {}
     for key in (key for of_part in keys.values() for key in of_part):
-        parts = frozenset(part for part in keys if any(_alike(key, it) for it in keys[part]))
-        if not any(_alike(key, it) for it in like.setdefault(parts, [])):
+        parts = frozenset(
+            part for part in keys if any(_alike(key, other_key) for other_key in keys[part])
+        )
+        if not any(_alike(key, other_key) for other_key in like.setdefault(parts, [])):
             like[parts].append(key)
 
-    def of(title: str, wanted: Callable[[frozenset[str]], bool], parts: Iterable[str]) -> Shared:
-        found = [key for those, some in like.items() if wanted(those) for key in some]
-        return Shared(title, found, frozenset(parts))
+    def of(title: str, is_wanted: Callable[[frozenset[str]], bool], parts: Iterable[str]) -> Shared:
+        selected = [
+            key
+            for parts_with_key, keys_of_parts in like.items()
+            if is_wanted(parts_with_key)
+            for key in keys_of_parts
+        ]
+        return Shared(title, selected, frozenset(parts))
 
     def having(name: str) -> frozenset[str]:
         """The kinds of traffic with a key of this name."""
@@ -256,7 +274,7 @@ def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
         return frozenset(kind for kind in kinds if any(key["name"] == name for key in keys[kind]))
 
     of_links = frozenset({"bottleneck", "link"})
-    # Arrivals have a label, too, and no number of flows.
+    # Arrivals have a label, too, but no number of flows.
     flows = having("flows")
     return [
         of(_title("bottleneck"), lambda those: those == of_links, {"link"}),
@@ -270,15 +288,16 @@ def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
     ]
 
 
-def _alike(one: KeyInfo, other: KeyInfo) -> bool:
-    return {**one, "section": ""} == {**other, "section": ""}
+def _alike(first: KeyInfo, second: KeyInfo) -> bool:
+    """Return True if two keys differ only in their section."""
+    return {**first, "section": ""} == {**second, "section": ""}
 
 
 def _section(title: str, keys: list[KeyInfo], shared: list[Shared], part: str, more: str) -> str:
-    """Its table of keys, and where it has more keys."""
-    others = [one for one in shared if part in one.parts]
-    known = [key for one in others for key in one.keys]
-    own = [key for key in keys if not any(_alike(key, it) for it in known)]
+    """Return a section: its table of keys, references to shared keys, and further text."""
+    referred = [section for section in shared if part in section.parts]
+    referred_keys = [key for section in referred for key in section.keys]
+    own = [key for key in keys if not any(_alike(key, other_key) for other_key in referred_keys)]
     rows = [
         [
             f"`{key['name']}`",
@@ -292,44 +311,47 @@ def _section(title: str, keys: list[KeyInfo], shared: list[Shared], part: str, m
     ]
     body = markdown_table(["key", "default", "allowed", "range", "meaning"], rows) if rows else ""
     also = [
-        f"[{_plain(one.title)}](#{_anchor(one.title)})"
-        + (f": {_names(one.keys)}" if part == "link" else "")
-        for one in others
+        f"[{_plain(section.title)}](#{_anchor(section.title)})"
+        + (f": {_names(section.keys)}" if part == "link" else "")
+        for section in referred
     ]
     refers = f"{'And the' if rows else 'The'} keys of {_listed(also)}.\n" if also else ""
     return f"## {title}\n\n" + "\n".join(text for text in (body, refers, more) if text)
 
 
 def _names(keys: list[KeyInfo]) -> str:
+    """Return the names of keys."""
     return ", ".join(f"`{key['name']}`" for key in keys)
 
 
 def _plain(title: str) -> str:
-    """What a link to a section says."""
+    """Return the text of a link to a section."""
     return title.partition(": keys of ")[2] or title
 
 
 def _anchor(title: str) -> str:
-    """As pages on the web make it of a heading."""
-    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
-    return kept.replace(" ", "-")
+    """Return the anchor that web pages derive from a heading."""
+    letters = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return letters.replace(" ", "-")
 
 
 def _listed(texts: list[str]) -> str:
+    """Return texts in a row, with "and" before the last."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
-#: Parts of a scenario as a reader meets them.
+#: The parts of a scenario in the order of the page.
 ORDER = ["", "bottleneck", "link", "traffic", "law", "at", "kernel"]
 
 
 def _place(name: str) -> tuple[int, bool]:
-    """Where a section stands; the keys of every traffic before those of one kind."""
+    """Return the position of a section; keys of every traffic come before those of one kind."""
     part, _, kind = name.partition(" ")
     return ORDER.index(part), bool(kind)
 
 
 def _title(name: str) -> str:
+    """Return the title of a section."""
     part, _, kind = name.partition(" ")
     if not part:
         return "At the top"

@@ -172,7 +172,7 @@ fn run(folder: &Path) -> io::Result<RunRecord> {
         law: &law,
         groups: &groups,
         qdisc: orders.qdisc.clone(),
-        rate: scenario.bottleneck.rate,
+        rate: scenario.tested_link().rate,
         tools: &tools,
         folder,
         epoll: &epoll,
@@ -247,7 +247,7 @@ fn kernels_queue(
         Some(network::ROUTER),
         &format!("route add 10.128.0.0/9 dev {device}\n"),
     )?;
-    let rate = scenario.bottleneck.rate;
+    let rate = scenario.tested_link().rate;
     let shaper = shaper(qdisc, "add", rate, scenario);
     let (parent, held, queue) = match qdisc.shapes {
         true => (TC_ROOT, None, String::new()),
@@ -276,7 +276,7 @@ const TC_CLASS: u32 = 0x0001_0001;
 
 /// Returns the tc commands that set the rate. `verb` is "add" or "change".
 fn shaper(qdisc: &Qdisc, verb: &str, rate: Rate, scenario: &Scenario) -> String {
-    let (capacity, packet_bytes) = (scenario.bottleneck.capacity(), scenario.packet().0);
+    let (capacity, packet_bytes) = (scenario.tested_link().capacity(), scenario.packet().0);
     let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
     if qdisc.shapes {
         // Only a qdisc without a rate of its own gets the link's rate.
@@ -501,7 +501,7 @@ impl Run<'_> {
                 network::set_delay(
                     self.groups,
                     self.tools,
-                    self.scenario.bottleneck.delay,
+                    self.scenario.tested_link().delay,
                     delay,
                 )?;
             }

@@ -81,7 +81,7 @@ pub use trace::trace;
 /// The result is `None` where the guest must run the law of this workspace: the kernel does not
 /// have the law, not with these parameters or buffers, or the link follows a recorded rate.
 pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
-    let bottleneck = &scenario.bottleneck;
+    let bottleneck = scenario.tested_link();
     if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
     }
@@ -112,7 +112,7 @@ pub(crate) fn buffer_of(setting: &Setting) -> Option<Buffer> {
 pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Qdisc> {
     let bottleneck = &Link {
         buffer,
-        ..scenario.bottleneck.clone()
+        ..scenario.tested_link().clone()
     };
     let words = |held: bool| {
         let site = TcSite {

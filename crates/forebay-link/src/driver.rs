@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 use forebay_units::{Bytes, SetPoint, Span, Time};
 use nix::errno::Errno;
 use nix::libc;
@@ -96,7 +96,7 @@ const NAMES: [&str; 2] = ["up", "down"];
 /// The observations of one direction.
 pub struct Observed {
     /// The trace.
-    pub trace: Trace,
+    pub trace: RunTrace,
     /// The metrics of the trace.
     pub metrics: Metrics,
     /// The totals since the start of the run.
@@ -313,10 +313,9 @@ fn observed(
         let target_pkts = set_point
             .filter(|_| !set_point_changed)
             .map(|(_, pkts)| pkts);
-        let mut trace = way.finish(end);
-        trace.name = NAMES[index].to_owned();
+        let trace = way.finish(NAMES[index], end);
         Observed {
-            metrics: Metrics::of(&trace, target_pkts),
+            metrics: Metrics::of(trace.link(0), target_pkts),
             trace,
             counts,
             achieved_bps: rate.achieved_bps(),

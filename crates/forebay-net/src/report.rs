@@ -3,17 +3,19 @@
 use std::io;
 
 use forebay_scenario::Scenario;
-use forebay_trace::{Metrics, Trace, TrafficMetrics};
+use forebay_trace::{Metrics, RunTrace, TrafficMetrics};
 
 /// The metrics of a run over the measurement window of the scenario.
 pub struct Report {
-    /// The metrics of the bottleneck.
+    /// The metrics of the link under test.
     pub metrics: Metrics,
     /// The metrics of each traffic that crosses the bottleneck, external traffic included, by
     /// label. Empty where there is only one, to which `metrics` applies.
     pub traffic: Vec<(String, TrafficMetrics)>,
-    /// The trace of the bottleneck.
-    pub trace: Trace,
+    /// The traces of all links.
+    pub trace: RunTrace,
+    /// The number of the link under test in `trace`.
+    pub tested: usize,
     /// The first error with which a file of a [recording](crate::Network::record) could not be
     /// written.
     pub recording: io::Result<()>,
@@ -22,19 +24,21 @@ pub struct Report {
 impl Report {
     /// Returns the report of a trace.
     pub(crate) fn of(
-        trace: Trace,
+        trace: RunTrace,
         scenario: &Scenario,
         target_pkts: Option<f64>,
         recording: io::Result<()>,
     ) -> Report {
         let label = |number: u32| scenario.traffic[number as usize].label.clone();
-        let traffic = trace.traffic.iter();
+        let tested = trace.link(scenario.tested);
+        let traffic = tested.traffic.iter();
         Report {
-            metrics: Metrics::of(&trace, target_pkts),
+            metrics: Metrics::of(tested, target_pkts),
             traffic: traffic
-                .map(|part| (label(part.traffic), TrafficMetrics::of(part, &trace)))
+                .map(|part| (label(part.traffic), TrafficMetrics::of(part, tested)))
                 .collect(),
             trace,
+            tested: scenario.tested,
             recording,
         }
     }

@@ -40,7 +40,7 @@ impl PointInfo {
         }
         let laws = point.laws.iter();
         let (start, end) = scenario.measure;
-        let links = scenario.all_links();
+        let links = scenario.links.iter();
         let traffic = scenario.traffic.iter();
         let changes = scenario.changes.iter();
         Ok(PointInfo {

@@ -357,7 +357,7 @@ impl Draft {
 
 /// Builds a law once on every queue that it acts on: those that have no law of their own.
 fn check_fit(section: &Section, choice: &LawChoice, scenario: &Scenario) -> Result<(), Fault> {
-    for site in scenario.tested() {
+    for site in scenario.tested_queues() {
         let fits = choice.aqm().check(&site);
         fits.map_err(|error| section.locate(error))?;
     }

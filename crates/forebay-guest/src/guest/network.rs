@@ -239,7 +239,7 @@ pub fn check_congestion_control(name: &str) -> io::Result<()> {
     }
     let allowed = available.join(", ");
     Err(io::Error::other(format!(
-        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay kernel setup --source DIR` builds \
+        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay guest setup --source DIR` builds \
          a kernel with others"
     )))
 }

@@ -75,7 +75,7 @@ impl Ours {
         devices: [OwnedFd; 2],
         groups: Vec<GroupTraffic>,
     ) -> Result<Ours, ParamError> {
-        let bottleneck = &scenario.bottleneck;
+        let bottleneck = scenario.tested_link();
         let site = scenario.queue_site(bottleneck);
         // The stream is that of the simulator's bottleneck, so that the law draws the same random
         // numbers.
