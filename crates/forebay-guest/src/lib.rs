@@ -11,7 +11,7 @@
 //! first process (`guest::init`) reads the orders, makes namespaces, devices and routes, drives the
 //! applications over sockets, and records every packet of the bottleneck. Where the kernel does not
 //! have the law, the queue is one of [`forebay_aqm`] between two TUN devices. 3. The host makes a
-//! [`forebay_trace::Trace`] from the files of the guest ([`trace()`]), with the same code that
+//! [`forebay_trace::RunTrace`] from the files of the guest ([`trace()`]), with the same code that
 //! serves simulations, so that the metrics are comparable.
 //!
 //! # Example

@@ -10,7 +10,7 @@
 //!   propagation delay, loss, buffer, law), the MTU, and the kind of device.
 //! - [`Commands`] are the programs at the two ends.
 //! - [`run`] sets everything up, forwards packets until the client's command ends, and returns an
-//!   [`Outcome`] with a [`forebay_trace::Trace`] for each direction.
+//!   [`Outcome`] with a [`forebay_trace::RunTrace`] for each direction.
 //! - [`Watchers`] look at a run and change it: the live view, the metrics endpoint
 //!   ([`prometheus`]), the control socket ([`control`]), and the captures ([`Capture`]).
 //!
