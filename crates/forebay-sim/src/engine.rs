@@ -35,7 +35,7 @@ use hosts::{Alarm, Hosts, Returning};
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
-use crate::events::{EventQueue, LineCounts, Ties};
+use crate::events::{EventQueue, LineCounts};
 use crate::external::PendingOutcomes;
 use crate::ids::FlowId;
 use crate::line::Wire;
@@ -49,8 +49,9 @@ use crate::Watch;
 pub use dumbbell::Dumbbell;
 pub use mesh::Mesh;
 
-/// With more kinds of pair, packets that come at one time keep the order in which they were sent.
-const PROMPT_FIRST_CLASSES: usize = 4;
+/// Largest number of kinds of access link that have delay lines. With more of them, packets that
+/// come at one time keep the order in which they were sent.
+const MOST_LINE_KINDS: usize = 4;
 
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
@@ -136,7 +137,6 @@ impl<T: Topology> PacketEngine<T> {
             late: kinds + T::ONWARD_LINES,
             prompt: T::PROMPT_LINES * kinds,
         };
-        let lines = lines.or_none();
         let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back(scenario)),
@@ -442,17 +442,17 @@ fn tick_of(port: &Port) -> Time {
     due.unwrap_or(Time::NEVER)
 }
 
-/// A queue with a prompt delay line for each kind of pair.
+/// Returns an empty queue with a prompt delay line for each kind of pair.
 fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Packet> {
     let lines = LineCounts {
         late: 0,
         prompt: network.pair_classes(),
     };
-    event_queue(scenario, network, lines.or_none())
+    event_queue(scenario, network, lines)
 }
 
-/// A queue of packets; the calendar's buckets hold about one packet each and reach past most round
-/// trips.
+/// Returns an empty queue of packets with these lines, or without lines if there are many kinds of
+/// pair. A calendar has a fixed cost, and a tournament one that grows with the number of lines.
 fn event_queue(
     scenario: &Scenario,
     network: &NetworkState,
@@ -461,15 +461,15 @@ fn event_queue(
     let rates = scenario.links.iter().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.tested_link().rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
+    let rtts = (scenario.traffic.iter()).flat_map(|traffic| traffic.rtts.iter().copied());
+    let lines = match network.pair_classes() <= MOST_LINE_KINDS {
+        true => lines,
+        false => LineCounts::default(),
+    };
     EventQueue::new(
         Span::from_nanos(whole_u64(1e9 / packets_per_sec)),
-        Span::from_millis(500),
+        rtts.max().unwrap_or_default().max(Span::from_millis(500)),
         lines,
-        if network.pair_classes() <= PROMPT_FIRST_CLASSES {
-            Ties::PromptFirst
-        } else {
-            Ties::PushedFirst
-        },
         network.fetches(),
     )
 }

@@ -798,11 +798,11 @@ def _key_ending_with(name: str, keys: Sequence[str]) -> str:
     return matches[0]
 
 
-def _is_same(value: object, other: object) -> bool:
+def _is_same(first_value: object, second_value: object) -> bool:
     """Return True if two values of a setting are equal, whatever their units are written like."""
-    if value == other:
+    if first_value == second_value:
         return True
-    first, second = quantities.read(value), quantities.read(other)
+    first, second = quantities.read(first_value), quantities.read(second_value)
     if first is None or second is None:
         return False
     same_unit = first[1] == second[1] or not (first[1] and second[1])
