@@ -83,7 +83,7 @@ fn goodput_leaves_headers_out_and_nothing_else_changes() {
         let [whole, payload] = ["0B", "52B"]
             .map(|header| simulate(&format!("tcp = \"{tcp}\"\nheader = \"{header}\"")));
         assert_eq!(
-            whole.samples.queue_pkts, payload.samples.queue_pkts,
+            whole.links[0].samples.queue_pkts, payload.links[0].samples.queue_pkts,
             "{tcp}"
         );
         let (whole, payload) = (delivered_bytes(&whole), delivered_bytes(&payload));
