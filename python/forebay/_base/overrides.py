@@ -74,7 +74,7 @@ def _pair(item: tuple[str, Any], unit_of: Callable[[str], str]) -> tuple[str, An
 def _units() -> Mapping[str, str]:
     """Return the unit of every key of a scenario; empty where keys of one name differ in it."""
     units: defaultdict[str, set[str]] = defaultdict(set)
-    for key in _native.keys():
+    for key in _native.keys():  # noqa: SIM118 - a function, not a mapping
         units[key["name"]].add(key["unit"])
     return {name: next(iter(group)) if len(group) == 1 else "" for name, group in units.items()}
 
