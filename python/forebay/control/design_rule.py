@@ -164,10 +164,8 @@ def _rate_loop(
     if not ruled and plant.law.linear(target) is None:
         laws = registries.laws().items()
         allowed = [name for name, entry in laws if entry["has_rule"] or entry["modelled"]]
-        raise ScenarioError(
-            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
-            f"{', '.join(allowed)}"
-        )
+        reason = "it has neither a design rule nor a linear model"
+        raise ParameterError("law", law, ", ".join(allowed), reason=reason)
     raise _no_equilibrium(law, link, plant)
 
 

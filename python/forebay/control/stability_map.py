@@ -435,10 +435,8 @@ def theory_map(
     rest, margin, stable = (np.concatenate(cells) for cells in zip(*lines, strict=True))
     if set(rest) == {"unmodelled"}:
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
-        raise ScenarioError(
-            f'law: found "{law}", which has no linear model with these parameters, allowed: '
-            f"{', '.join(modelled)}"
-        )
+        reason = "it has no linear model with these parameters"
+        raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     shape = (points, points)
     return StabilityMap(
         law,

@@ -59,4 +59,4 @@ def open_port(port: int) -> ListeningAddress:
         return ListeningAddress(socket.create_server((HOST, port), backlog=16))
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
-        raise ScenarioError(f"--port: found {port}, {reason}, allowed: a free one") from None
+        raise ScenarioError(f"--port: {port}: {reason}; expected a free port") from None

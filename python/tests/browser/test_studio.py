@@ -530,7 +530,7 @@ def test_a_wrong_file_or_port_is_one_line(cli: Cli, tmp_path: Path) -> None:
         port = str(urlsplit(address).port)
         done = cli("studio", "--no-open", "--port", port)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"--port: found {port}, address already in use")
+        assert done.stderr.startswith(f"error: --port: {port}: address already in use")
 
 
 # --- the page ----------------------------------------------------------------------------------
