@@ -16,7 +16,6 @@ import polars as pl
 from forebay._base import quantities, statistics, words
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
-from forebay._native import ScenarioError
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -206,9 +205,9 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                near = words.hint(axis, self.axes)
-                raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
+                expected = ", ".join(self.axes) or "none, since the scenario has no sweep"
+                reason = words.hint(axis, self.axes).strip()
+                raise ParameterError("axis", axis, expected, reason=reason)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
@@ -321,16 +320,16 @@ class Study:
         return descriptions.in_words(findings, dict(enumerate(points)), examined)
 
     @again
-    def wide(self, metric: str, least: float, most: int) -> dict[str, int]:
+    def wide(self, metric: str, share: float, most_seeds: int) -> dict[str, int]:
         """Return the number of seeds that laws at points need whose interval is too wide.
 
         Parameters
         ----------
         metric : str
             Name of the metric.
-        least : float
+        share : float
             Ratio of the 95 % interval's half-width to the mean that is narrow enough.
-        most : int
+        most_seeds : int
             Largest number of seeds.
 
         Returns
@@ -348,12 +347,12 @@ class Study:
             mean, half = statistics.mean_and_interval(samples)
             count = len(samples)
             # More seeds do not change what no seed changes.
-            if mean != mean or count >= most or statistics.are_alike(samples):
+            if mean != mean or count >= most_seeds or statistics.are_alike(samples):
                 continue
-            share = half / abs(mean) if mean else 0.0
-            if half != half or share > least:
-                seeds = 2 if half != half else count * (share / least) ** 2
-                needed[config] = min(most, 2 * count, max(count + 1, round(seeds + 0.5)))
+            ratio = half / abs(mean) if mean else 0.0
+            if half != half or ratio > share:
+                seeds = 2 if half != half else count * (ratio / share) ** 2
+                needed[config] = min(most_seeds, 2 * count, max(count + 1, round(seeds + 0.5)))
         return needed
 
     def plot(

@@ -404,12 +404,12 @@ def unbeaten(suite: Suite) -> list[str]:
     The delay is the 95th percentile.
     """
     laws: list[str] = []
-    most = -math.inf
+    largest = -math.inf
     for law in sorted(suite.laws, key=lambda law: suite.average(law, "delay_p95_s").mean):
         goodput = suite.average(law, "goodput_bps").mean
-        if goodput > most:
+        if goodput > largest:
             laws.append(law)
-            most = goodput
+            largest = goodput
     return laws
 
 
@@ -417,9 +417,9 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
     """Return the best law with its average, the laws that may be as good, and the next law."""
 
     def average(law: str) -> str:
-        cell, shown = suite.average(law, metric), METRICS[metric]
-        text = with_interval(shown.scale * cell.mean, shown.scale * cell.half_width)
-        return f"{text} {shown.unit}".strip()
+        cell, column = suite.average(law, metric), METRICS[metric]
+        text = with_interval(column.scale * cell.mean, column.scale * cell.half_width)
+        return f"{text} {column.unit}".strip()
 
     text = f"{best.law} ({average(best.law)})"
     if len(suite.seeds) < 2:
@@ -457,7 +457,8 @@ class PlannedSuite:
 
     def digest(self) -> str:
         """Return the digest of everything that the numbers depend on, including the seeds."""
-        runs = [(each.experiment.digest, each.experiment.plan.seeds) for each in self.scenarios]
+        experiments = [scenario.experiment for scenario in self.scenarios]
+        runs = [(experiment.digest, experiment.plan.seeds) for experiment in experiments]
         return digest_of([self.settings.name, str(self.link), runs])
 
     def run(
@@ -471,7 +472,7 @@ class PlannedSuite:
         Ctrl-C, and a run that fails, stop the remaining runs; the result has what had finished.
         """
         plan, start_s = self.scenarios[0].experiment.plan, time.monotonic()
-        experiments = [each.experiment for each in self.scenarios]
+        experiments = [scenario.experiment for scenario in self.scenarios]
         per_flow = {law.label for law in plan.points[0].laws if law.per_flow}
         suite = Suite(self.settings, self.link, plan.laws, per_flow, list(plan.seeds), [])
         suite.total = sum(experiment.runs for experiment in experiments)

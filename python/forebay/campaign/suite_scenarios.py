@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError, quantity
 from forebay.experiment.engines import PACKETS, chosen_by
@@ -123,8 +124,8 @@ class Settings:
         }
         for name in names or ():
             if name not in files:
-                allowed = f"{', '.join(files)}{hint(name, list(files))}"
-                raise ScenarioError(f'--scenario: found "{name}", allowed: {allowed}')
+                reason = hint(name, list(files)).strip()
+                raise ParameterError("scenario", name, ", ".join(files), reason=reason)
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -161,7 +162,7 @@ def find(name: str) -> Settings:
         if (folder / SETTINGS).is_file()
     }
     if name not in suites:
-        raise ScenarioError(f'SUITE: found "{name}", allowed: {", ".join(suites)}')
+        raise ParameterError("SUITE", name, ", ".join(suites))
     return read(suites[name])
 
 
@@ -209,14 +210,12 @@ def link(text: str) -> SuiteLink:
     """
     rate, comma, delay = text.partition(",")
     if not comma:
-        raise ScenarioError(
-            f'--link: "{text}" is not a rate and a delay; write for example 10Mbit/s,50ms'
-        )
+        raise ParameterError("link", text, "a rate and a delay such as 10Mbit/s,50ms")
     parsed = SuiteLink(
         round(quantity("--link", rate.strip(), "rate")), quantity("--link", delay.strip(), "time")
     )
     if parsed.rate_bps < 1 or parsed.delay_s <= 0:
-        raise ScenarioError(f'--link: "{text}": the rate and the delay must be above zero')
+        raise ParameterError("link", text, "a rate and a delay above zero")
     return parsed
 
 

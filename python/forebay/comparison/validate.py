@@ -52,7 +52,7 @@ COMPARED = [
 ]
 #: Metrics that some scenarios lack.
 SOMETIMES = ["mark_rate", SHORT.name]
-#: The tolerances that decide whether a law agrees: mean delay, and share of dropped or marked packets.
+#: Tolerances by which a law agrees: of the mean delay, and of the share of signalled packets.
 DELAY = Tolerance("delay_mean_s", "delay", share=0.10, least=1e-3, scale=1e3)
 SIGNALS = Tolerance("drop_rate+mark_rate", "loss", share=0.20, scale=100)
 #: Name of an engine's runs; other engines' runs are called after the engine.
@@ -104,7 +104,7 @@ class Side:
     observed: Sequence[Observed] = ()
 
     def values(self, name: str) -> list[float]:
-        """Return a metric of each run, or the sum of several joined by "+"; NaN if a run has none."""
+        """Return a metric of each run, or a sum such as "a+b"; NaN if a run has none."""
         return [sum(run.get(part, math.nan) for part in name.split("+")) for run in self.metrics]
 
     def mean_and_interval(self, name: str) -> tuple[float, float]:

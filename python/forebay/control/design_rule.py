@@ -163,9 +163,9 @@ def _rate_loop(
         return RateLoop(capacity, target.flows, target.rtt_s, k_i, k_p, k_d, utilisation)
     if not ruled and plant.law.linear(target) is None:
         laws = registries.laws().items()
-        allowed = [name for name, entry in laws if entry["has_rule"] or entry["modelled"]]
+        modelled = [name for name, entry in laws if entry["has_rule"] or entry["modelled"]]
         reason = "it has neither a design rule nor a linear model"
-        raise ParameterError("law", law, ", ".join(allowed), reason=reason)
+        raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     raise _no_equilibrium(law, link, plant)
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.control.link import PLAIN, modelled_senders
@@ -639,14 +640,13 @@ def read_link(path: Path) -> IdentifiedLink:
         values = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
-        raise ScenarioError(
-            f'--from: "{path}": {reason}; expected a file of `forebay identify`'
-        ) from error
+        expected = "a file of `forebay identify`"
+        raise ParameterError("from", path, expected, reason=reason) from error
     for key in (RATE, PACKET, RTT, FLOWS):
         if key not in values:
             raise ScenarioError(
-                f"--from {path}: {key} is missing; expected a file of `forebay identify` with "
-                "rate, packet, rtt and flows (a comment in the file says why it lacks one)"
+                f"{path}: {key} is missing; expected a file of `forebay identify` with rate, "
+                "packet, rtt and flows; a comment in the file says why it lacks one"
             )
     interval = {key: values.get(f"{key}_interval", [values[key]] * 2) for key in (RTT, FLOWS)}
     for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:
@@ -655,7 +655,7 @@ def read_link(path: Path) -> IdentifiedLink:
         low, high = (float(end) for end in interval[FLOWS])
         shortest, longest = (str(end) for end in interval[RTT])
     except (TypeError, ValueError) as error:
-        raise ScenarioError(f"--from {path}: {error}; expected two values") from error
+        raise ScenarioError(f"{path}: {error}; expected two values") from error
     for end in (shortest, longest):
-        _native.quantity(f"--from {path}: rtt_interval", end, "time")
+        _native.quantity(f"{path}: rtt_interval", end, "time")
     return IdentifiedLink(str(values[RATE]), str(values[PACKET]), (shortest, longest), (low, high))

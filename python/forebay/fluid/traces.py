@@ -42,7 +42,7 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
     plan : Plan
         The plan of its experiment.
     """
-    links = [run, *run.others]
+    links = run.links
     classes = plan.fluid_classes(run.point)
     columns = run.samples
     return FluidTrace(

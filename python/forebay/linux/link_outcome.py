@@ -273,7 +273,7 @@ class Outcome:
             points=tuple(self._point(row, laws if both else laws[:1]) for row in directions),
         )
         runs = [
-            Run(index, index if both else 0, seed, direction.run)
+            Run(index, index if both else 0, seed, [direction.run])
             for index, direction in enumerate(directions)
         ]
         server = ["--server", self.server] if self.server else []

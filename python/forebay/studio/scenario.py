@@ -91,7 +91,7 @@ class BaseScenario:
             if traffic.tcp is not None and traffic.kind not in SHORT
         ]
         if not mains:
-            raise ScenarioError(f"{name}: traffic: has no long flow of TCP; expected one or more")
+            raise ScenarioError(f"{name}: traffic: the studio needs long-lived TCP flows; add some")
         left_out = []
         if len(plan.points) > 1:
             left_out.append(f"the sweep's other {len(plan.points) - 1} points")

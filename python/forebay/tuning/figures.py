@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from forebay._base import statistics
 from forebay._base.registries import baseline
-from forebay.report.parts import PLAIN, at_corner, legend_below, plain_log_x
+from forebay.report.parts import PLAIN, legend_below, plain_log_x, write_at
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
@@ -88,7 +88,7 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
     axes[0].set_title("Queuing delay against goodput: up and left is better")
     axes[1].set_title("Its deviation against goodput")
     grey = f'grey: gives up more than "{goal.name}" allows'
-    at_corner(axes[0], grey, (0.01, 0.01), fontsize=SMALL)
+    write_at(axes[0], grey, (0.01, 0.01), fontsize=SMALL)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.draw_without_rendering()
     for panel in marks:

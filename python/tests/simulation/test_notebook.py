@@ -165,7 +165,7 @@ def test_the_tour_runs(kernel: Any) -> None:
     assert len(pictures) == 2
 
 
-def test_the_kernels_interrupt_leaves_what_finished(kernel: Any, scenario: Path) -> None:
+def test_an_interrupt_of_the_notebook_keeps_finished_runs(kernel: Any, scenario: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     started = scenario.parent / "started"
     source = (
