@@ -77,10 +77,7 @@ def _units() -> Mapping[str, str]:
     units: defaultdict[str, set[str]] = defaultdict(set)
     for key in _native.keys():  # noqa: SIM118 (a function of the module)
         units[key["name"]].add(key["unit"])
-    return {
-        name: next(iter(units_of_name)) if len(units_of_name) == 1 else ""
-        for name, units_of_name in units.items()
-    }
+    return {name: next(iter(group)) if len(group) == 1 else "" for name, group in units.items()}
 
 
 def _unit_of_key(key: str) -> str:

@@ -112,8 +112,8 @@ def _column(run: Run, name: str) -> NDArray[np.float64] | None:
 def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
     """Draw a measure with its 95 % interval, by law, over points or over time windows."""
     if figure.measure not in MEASURES:
-        known = ", ".join(MEASURES)
-        raise ScenarioError(f'{figure.where}: measure: "{figure.measure}" is not one of {known}')
+        names = ", ".join(MEASURES)
+        raise ScenarioError(f'{figure.where}: measure: "{figure.measure}" is not one of {names}')
     measure = MEASURES[figure.measure]
     places: list[tuple[str, str, Window | None]] = (
         [(f"{start:g} to {end:g} s", "", (start, end)) for start, end in figure.windows]

@@ -161,7 +161,7 @@ def _alone(result: Result) -> tuple[list[Row], dict[str, Plot]]:
 
     traces = Traces(result)
     laws = sorted({trace.law for trace in traces})
-    return traces.rows(), {law: traces.plot(law) for law in laws}
+    return traces.rows(), {law: traces.plot(law=law) for law in laws}
 
 
 def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:

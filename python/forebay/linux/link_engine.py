@@ -277,7 +277,7 @@ class RealRuns:
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
                     result = observed if self._samples else _observed(observed, COLUMNS)
-                    return Run(*key, result), attempt
+                    return Run(*key, [result]), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")

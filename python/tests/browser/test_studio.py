@@ -70,21 +70,21 @@ def test_an_address_holds_only_the_changes(base: BaseScenario) -> None:
     ("texts", "line"),
     [
         ({"rate": "40furlongs"}, 'rate: found "40furlongs", allowed: a rate'),
-        ({"rate": "1kbit/s"}, 'rate: found "1kbit/s", allowed: 100kbit/s to 10Gbit/s'),
-        ({"flows": "2.5"}, 'flows: found "2.5", allowed: a whole number'),
-        ({"flows": "nan"}, 'flows: found "nan", allowed: a whole number'),
-        ({"spread": "-1"}, 'spread: found "-1", allowed: 0 to 0.95'),
-        ({"tcp": "vegas"}, 'tcp: found "vegas", allowed: reno'),
-        ({"ecn": "maybe"}, 'ecn: found "maybe", allowed: true or false'),
-        ({"a": "magic"}, 'a: found "magic", allowed: droptail'),
-        ({"a": ""}, 'a: found "", allowed: a law'),
+        ({"rate": "1kbit/s"}, 'rate: "1kbit/s" is not valid; expected 100kbit/s to 10Gbit/s'),
+        ({"flows": "2.5"}, 'flows: "2.5" is not valid; expected a whole number'),
+        ({"flows": "nan"}, 'flows: "nan" is not valid; expected a whole number'),
+        ({"spread": "-1"}, 'spread: "-1" is not valid; expected 0 to 0.95'),
+        ({"tcp": "vegas"}, 'tcp: "vegas" is not valid; expected reno'),
+        ({"ecn": "maybe"}, 'ecn: "maybe" is not valid; expected true or false'),
+        ({"a": "magic"}, 'a: "magic" is not valid; expected droptail'),
+        ({"a": ""}, 'a: "" is not valid; expected a law'),
         ({"a": "pi", "a.gain": "1"}, "a.gain: found a key that is not known here"),
         ({"a": "pi", "a.a": "5"}, "a.a: found 5, allowed: 0 to 1"),
-        ({"b.max_p": "1"}, "b.max_p: found without b"),
-        ({"colour": "red"}, 'state: found "colour", allowed: rate'),
-        ({"rate": "10Gbit/s", "duration": "3600s"}, 'duration: found "3600s", which is'),
-        ({"rate": 5}, "rate: allowed: a text"),
-        ([], "state: found no table"),
+        ({"b.max_p": "1"}, "b.max_p: side b has no law"),
+        ({"colour": "red"}, 'state: "colour" is not valid; expected rate'),
+        ({"rate": "10Gbit/s", "duration": "3600s"}, 'duration: "3600s": it is'),
+        ({"rate": 5}, "rate: expected a text"),
+        ([], "state: expected texts by key"),
     ],
 )
 def test_a_state_that_cannot_be_gives_one_line(base: BaseScenario, texts: Any, line: str) -> None:
@@ -530,7 +530,7 @@ def test_a_wrong_file_or_port_is_one_line(cli: Cli, tmp_path: Path) -> None:
         port = str(urlsplit(address).port)
         done = cli("studio", "--no-open", "--port", port)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"--port: found {port}, address already in use")
+        assert done.stderr.startswith(f"error: --port: {port}: address already in use")
 
 
 # --- the page ----------------------------------------------------------------------------------

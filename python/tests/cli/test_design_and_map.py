@@ -132,9 +132,9 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--target", "0s"], '--target: "0s" is not valid; expected more than zero'),
         (["pi", *LINK, "--target", "-5p"], '--target: "-5p" is not valid; expected more than zero'),
         (["pi", *LINK, "--buffer", "3p"], '--buffer: "3p" is not valid; expected at least "188p"'),
-        (["pi", *LINK, "--export", "x.foo"], '--export: found "x.foo", allowed: a file that ends'),
+        (["pi", *LINK, "--export", "x.foo"], '--export: "x.foo"'),
         (["pi", *LINK, "--export", "no/x.mat"], '--export: "no/x.mat": no such file'),
-        (["pi", *LINK, "--from", "none"], '--from: found "none", no such file or directory, all'),
+        (["pi", *LINK, "--from", "none"], '--from: "none": no such file or directory'),
         (["pi", *LINK, "--flows", "inf"], "--flows: inf is not valid; expected a finite number"),
         (
             ["dualpi2", *LINK, "--l4s-flows", "5000"],
@@ -157,7 +157,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
         (["pi", "--rate", "1Mbit/s", "--flows", "500", "--rtt", "20ms"], "--flows"),
         (["pi", *LINK[:-4], "--flows", "x"], '--flows: "x"'),
-        (["droptail", *LINK], "nor a linear model, allowed: red, pi, pid, pi-pd,"),
+        (["droptail", *LINK], "nor a linear model; expected red, pi, pid, pi-pd,"),
     ],
 )
 def test_bad_input_gets_one_line(cli: Cli, tmp_path: Path, arguments: list[str], says: str) -> None:
@@ -209,7 +209,7 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
 def test_an_unsuitable_default_set_point_is_named_as_the_laws_default(cli: Cli) -> None:
     done = cli("map", "pi", "--rate", "10Mbit/s", "--flows", "5..20", "--rtt", "20..80ms")
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'found "200p"' in done.stderr and "the default set-point of pi" in done.stderr
+    assert '"200p"' in done.stderr and "the default set-point of pi" in done.stderr
 
 
 def test_a_map_as_json_is_one_object_and_no_file(cli: Cli, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_an_option_that_requires_compare_is_refused_without_it(
 def test_a_map_has_one_more_range(cli: Cli, axes: list[str], says: str) -> None:
     done = cli("map", "pi", "--flows", "10..400", *axes)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {says}")
+    assert done.stderr.startswith(says)
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -211,7 +211,7 @@ buffer = "300p"
     text = text.replace('label  = "one"', 'label = "one"\npath = ["left", "right", "far"]')
     text = text.replace('label  = "other"', 'label = "other"\npath = ["right", "far"]')
     (run,) = forebay.run(text, engine="fluid", seeds=1).runs
-    (second_link,) = run.others
+    _, second_link = run.links
     assert run.traffic == []
     one, other = (of.metrics for of in second_link.traffic)
     total = second_link.metrics["goodput_bps"]

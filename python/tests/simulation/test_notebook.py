@@ -91,9 +91,9 @@ def test_the_fluid_shows_itself(scenario: Path) -> None:
     traces = fluid.scenario(scenario, laws=["pi"])
     assert len(traces) == 2
     check(traces._repr_html_(), 3)
-    assert isinstance(traces.plot("pi"), Figure)
+    assert isinstance(traces.plot(law="pi"), Figure)
     with pytest.raises(ValueError, match='law: there is no "red"; the runs have pi'):
-        traces.plot("red")
+        traces.plot(law="red")
 
 
 def test_a_tuning_shows_itself() -> None:

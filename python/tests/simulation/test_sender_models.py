@@ -384,7 +384,7 @@ def test_reno_with_l4s_has_the_loop_paths_of_both_classes(law: str) -> None:
 
     With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
     """
-    there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
+    there = link(flows=12, rtt="30ms", l4s_flows=5)
     plant = plant_on(there, law, [("target", "15ms")])
     found = plant.loop_at(12, 0.03)
     assert found is not None
@@ -591,9 +591,9 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "allowed: reno, linux-reno, cubic"),
-        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values beside 3 of --rtt"),
-        (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
+        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "expected reno, linux-reno, cubic"),
+        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values, but rtt has 3"),
+        (["--flows", "9,x", "--rtt", "60ms"], '--flows: "x" is not valid'),
         (
             ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
             '--flows: found "9,90" with a range',

@@ -112,7 +112,7 @@ def test_from_python_it_has_the_same_cases(cli: Cli) -> None:
     found = forebay.suite("rfc7928", ["pi"], only=["7-1-web"], seeds=1)
     assert (found.finished, found.total, found.faults) == (1, 1, [])
     assert [json.loads(json.dumps(line)) for line in found.lines()] == [json.loads(lines[0])]
-    with pytest.raises(forebay.ScenarioError, match='SUITE: found "rfc7929"'):
+    with pytest.raises(forebay.ScenarioError, match='SUITE: "rfc7929" is not valid'):
         forebay.suite("rfc7929")
 
 

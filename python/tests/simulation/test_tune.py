@@ -132,7 +132,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
         "pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions
     )[0]
     assert local is not None
-    assert local.held
+    assert local.in_range
     seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.33)
 
@@ -142,7 +142,7 @@ def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
     ranges = LinkRange("20Mbit/s", "100ms", flows="10", senders=tcp)
     region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
-    assert local.held
+    assert local.in_range
     assert local.loop.stable
     assert local.loop.margins.sensitivity <= 1.03 * candidates.SENSITIVITY
     assert local.sensitivity > 1.8
