@@ -38,15 +38,17 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
         )
     ],
     "The control bench": [
-        ("forebay", ["design", "stability_map"]),
-        ("forebay.control.link", []),
+        ("forebay", ["Link", "design", "stability_map"]),
         ("forebay.control.designed_law", ["Design"]),
         ("forebay.control.loop", []),
         ("forebay.control.margins", []),
         ("forebay.control.stability_map", ["StabilityMap"]),
     ],
     "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
-    "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],
+    "Tuning": [
+        ("forebay", ["LinkRange", "tune"]),
+        ("forebay.tuning.recommendation", ["Tuning"]),
+    ],
 }
 HEAD = """\
 # Python API

@@ -129,7 +129,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             for _, point, window in places
         ]
         mean, half = measure.scale * np.array(cells).T
-        at = [x + parts.aside(rank, len(laws), 0.7) for x in range(len(places))]
+        at = [x + parts.group_offset(rank, len(laws), 0.7) for x in range(len(places))]
         parts.dots(axes, at, mean, law, label, yerr=half)
     axes.set_ylabel(measure.heading)
     if figure.measure != "utilisation":

@@ -42,7 +42,7 @@ ROW_BYTES = 330
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """The runs, the time and the disk space that a study will take.
+    """Cost of a study before it runs: its runs, time, memory and disk space.
 
     Attributes
     ----------

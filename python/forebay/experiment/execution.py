@@ -129,7 +129,7 @@ class Job(Protocol):
         """True if no more runs will end."""
 
     def begin(self, threads: int) -> None:
-        """Start the runs, so many at a time."""
+        """Start the runs, at most `threads` of them at a time."""
 
     def cancelled(self) -> bool:
         """Cancel the runs under way, and return True once all of them have ended."""

@@ -150,7 +150,7 @@ def test_a_lost_scheduler_is_one_line(tmp_path: Path) -> None:
     assert GOES_ON in lines[0]
 
 
-def test_what_hangs_is_no_scheduler() -> None:
+def test_an_address_that_does_not_answer_is_not_a_scheduler() -> None:
     pytest.importorskip("distributed")
     import socket
 
@@ -191,7 +191,7 @@ def test_the_result_of_another_study_is_not_replaced(tmp_path: Path) -> None:
     assert run(tmp_path, "--no-report", "--set", "duration=3s", "--force").returncode == 0
 
 
-def test_what_a_cluster_has_begun_is_not_lost(
+def test_batches_under_way_on_a_cluster_are_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a study is stopped, batches under way are waited for, and no others are begun."""
@@ -218,7 +218,7 @@ def test_what_a_cluster_has_begun_is_not_lost(
     assert len(rows) == FIRST_RUNS
 
 
-def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_mentions_packets_only_if_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that counts none while it runs is not said to have made 0 million of them."""
     seen: list[Progress] = []
 

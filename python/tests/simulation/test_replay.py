@@ -254,7 +254,7 @@ def claim(published: float | str, **more: object) -> claims.Claim:
     ("published", "unit", "text"),
     [(419.0, "packets", "419 packets"), ("< 1", "", "< 1"), ("> 0", "s", "> 0 s")],
 )
-def test_what_is_published_has_its_unit(published: float | str, unit: str, text: str) -> None:
+def test_a_published_value_has_its_unit(published: float | str, unit: str, text: str) -> None:
     one = claim(published, unit=unit)
     verdict = replays.Verdict("mine", "two", one, 1.0, 0.1, replays.REPRODUCED, "")
     assert verdict.published() == text

@@ -184,7 +184,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_frame(whole: Study, tmp_p
     assert table.height == table.unique(rows.KEY).height == CONFIGS * SEEDS
 
 
-def test_only_what_is_new_is_made(tmp_path: Path) -> None:
+def test_a_study_makes_only_missing_runs(tmp_path: Path) -> None:
     at = tmp_path / "store"
     assert made(at)[1].finished == CONFIGS * SEEDS
     _, again = made(at)
@@ -223,7 +223,7 @@ def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: 
     assert (again.finished, again.seeds) == (0, grown.seeds)
 
 
-def test_a_run_that_fails_is_kept_with_its_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_failed_run_is_stored_with_its_reason_and_the_study_continues(tmp_path: Path) -> None:
     long = SMALL.replace('"2s"', '"40000s"') + '[sweep]\n"traffic.0.flows" = [1, 2]\n'
     done = run(tmp_path, "--limit", "0.2s", "--no-report", text=long)
     assert done.returncode == 1
@@ -274,7 +274,7 @@ def test_a_plan_of_a_million_points_is_a_matter_of_moments(tmp_path: Path) -> No
     assert not (tmp_path / "results").exists()
 
 
-def test_a_plan_knows_what_is_in_the_store(whole: Study) -> None:
+def test_an_estimate_counts_stored_runs(whole: Study) -> None:
     found = estimate(whole.points, whole.store, 2)
     assert (found.runs, found.stored, found.measured) == (16 * 2 * 2, 16 * 2 * 2, True)
     assert found.elapsed_s(2) == 0
@@ -317,7 +317,7 @@ def test_a_tie_is_called_one(whole: Study) -> None:
         assert row["ties"] == ([row["next"]] if row["p"] >= 0.05 else [])
 
 
-def test_a_page_says_what_was_run_and_how_to_repeat_it(tmp_path: Path) -> None:
+def test_a_page_describes_the_runs_and_the_command_that_repeats_them(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "results/study-s"
@@ -469,17 +469,17 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
         lambda: whole.cells("delay_p95"),
         lambda: whole.best("delay_p95", more=False),
         lambda: whole.means(["delay_p95"]),
-        lambda: shown.plot("delay_p95", "traffic.0.flows"),
+        lambda: shown.plot(metric="delay_p95", axes="traffic.0.flows"),
         lambda: forebay.run(SMALL).cell_at(0, 0, "delay_p95"),
     ):
         with pytest.raises(ScenarioError, match=r'^metric: "delay_p95" is not valid \(did you'):
             call()
     with pytest.raises(ScenarioError, match=r'^axis: "flows" is not valid; expected traf'):
         whole.cells("jain", "flows")
-    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it; expected'):
-        shown.plot("voice_loss", "traffic.0.flows")
-    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it; expected'):
-        shown.plot("voice_loss", "traffic.0.flows", "bottleneck.rate")
+    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it'):
+        shown.plot(metric="voice_loss", axes="traffic.0.flows")
+    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it'):
+        shown.plot("heat", metric="voice_loss", axes=["traffic.0.flows", "bottleneck.rate"])
 
 
 def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
     assert "<td>droptail</td>" in page and "data:image/png;base64" in page
 
 
-def test_metrics_are_chosen_and_fewer_seeds_are_told(tmp_path: Path) -> None:
+def test_metrics_can_be_chosen_and_fewer_seeds_are_reported(tmp_path: Path) -> None:
     first = run(tmp_path, "--add-seeds", 1, "--metric", "jain,queue_mean_pkts", text=SMALL)
     assert first.returncode == 0, first.stderr
     assert "Jain" in first.stdout and "Queue" in first.stdout and "Goodput" not in first.stdout
@@ -618,7 +618,9 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 4
 
 
-def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_design_depends_only_on_link_and_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The link and the load, and not the text, the sampling or the recording of the link."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
@@ -674,7 +676,7 @@ def test_json_has_the_lines_of_a_run(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_what_is_found_is_done_and_took_no_time() -> None:
+def test_stored_runs_count_as_done_and_take_no_time() -> None:
     """One more seed tomorrow: the share is of all runs, what is left is told by those made now."""
     done = StudyProgress(stored=18, finished=9, elapsed_s=30.0)
     now = done.progress(36)
