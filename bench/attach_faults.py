@@ -198,7 +198,12 @@ def replaced_qdisc(soak: Soak) -> None:
 
 
 def several_at_once(soak: Soak) -> None:
-    words = [soak.attach(), ["detach", "eth0"], ["kernel", "change", "eth0", "rate=9Mbit/s"], soak.attach()]
+    words = [
+        soak.attach(),
+        ["detach", "eth0"],
+        ["kernel", "change", "eth0", "rate=9Mbit/s"],
+        soak.attach(),
+    ]
     running = [
         subprocess.Popen(
             soak.command(*FOREBAY, *arguments),

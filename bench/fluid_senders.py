@@ -153,7 +153,9 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="as many times the flows and the rate")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--again", type=Path, metavar="FILE", help="take the packets from it")
-    parser.add_argument("--table", action="store_true", help="print the rows of docs/explanation/fluid.md, too")
+    parser.add_argument(
+        "--table", action="store_true", help="print the rows of docs/explanation/fluid.md, too"
+    )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.drawn:

@@ -90,7 +90,7 @@ def markdown(
 
 def _title(engines: Sequence[str]) -> str:
     usual = list(engines) == list(SIDES)
-    return "The simulator beside real flows" if usual else "Engines beside each other"
+    return "Real flows in real time" if usual else "Engines compared"
 
 
 def _told(
