@@ -21,6 +21,7 @@ from forebay import fluid
 from forebay.control.ack_clocking import AckClockedEquilibrium
 from forebay.control.design import design
 from forebay.control.designed_law import Design
+from forebay.control.link import Link
 
 #: Rate, RTT, flows and set-point; packets of 1000 bytes.
 LINKS = [
@@ -75,7 +76,7 @@ def noise(laws: list[str], seeds: int) -> None:
         cells: dict[str, list[str]] = {"deviation": [], "goodput": []}
         window = math.nan
         for law in laws:
-            made = design(law, rate, flows, rtt, target=target)
+            made = design(law, Link(rate, rtt, flows=flows), target=target)
             moves = made.expected
             assert made.sawtooth is not None
             window = float(
@@ -116,7 +117,7 @@ def cycles(seeds: int) -> None:
     print("| law, gain | link, flows | predicted | fluid | packets |\n|---|---|---|---|---|")
     for law, knobs, factor in SWINGING:
         for rate, rtt, flows, target in LINKS:
-            plain = design(law, rate, flows, rtt, target=target, buffer="3000p")
+            plain = design(law, Link(rate, rtt, flows=flows, buffer="3000p"), target=target)
             params = [
                 (key, f"{float(value) * factor:.10g}" if key in knobs else value)
                 for key, value in plain.params

@@ -33,6 +33,7 @@ from forebay.control.designed_law import Design
 from forebay.control.expected_queue import expected, trains
 from forebay.control.expected_queue import limit_cycle as cycle_of
 from forebay.control.frequency_response import Terms
+from forebay.control.link import Link
 from forebay.control.loop import Loop
 from forebay.report.plot import Plot
 from forebay.report.style import COLOURS, STYLE
@@ -189,7 +190,10 @@ def edge_db(loop: Loop) -> float:
 def study(law: str, flows: int, seeds: int) -> tuple[Design, list[At]]:
     rate, rtt, target = LINKS[flows]
     one = design(
-        law, rate, flows, rtt, target=target, buffer="16000p", overrides=GOALS.get(law, {})
+        law,
+        Link(rate, rtt, flows=flows, buffer="16000p"),
+        target=target,
+        overrides=GOALS.get(law, {}),
     )
     loop = loop_at(one, scaled(one, 1.0))
     omega = loop.margins.phase_crossover_rad_s

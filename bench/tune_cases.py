@@ -28,7 +28,7 @@ from forebay.experiment import store_choice as choice
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
 from forebay.tuning.check import SCREENING_SEEDS
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 
 HERE = Path(__file__).resolve().parent
 
@@ -49,9 +49,15 @@ class Case:
     buffer: str | None = None
     tcp: str = "reno"
 
-    def ranges(self, trace: str | None) -> Ranges:
-        return Ranges.from_texts(
-            self.rate, self.rtt, self.flows, self.packet, self.buffer, trace, self.tcp
+    def ranges(self, trace: str | None) -> LinkRange:
+        return LinkRange(
+            self.rate,
+            self.rtt,
+            flows=self.flows,
+            packet=self.packet,
+            buffer=self.buffer,
+            trace=trace,
+            senders=self.tcp,
         )
 
     def command(self, trace: str | None) -> list[str]:
@@ -174,7 +180,7 @@ def real(case: Case, laws: list[Candidate], seconds: int) -> list[str]:
 
 
 def over_link(
-    place: check.OperatingPoint, ranges: Ranges, law: Candidate, s: int
+    place: check.OperatingPoint, ranges: LinkRange, law: Candidate, s: int
 ) -> tuple[float, float]:
     queue = {"dualpi2": ["--queue", "dualpi2"]}.get(law.law, [])
     sets = [word for name, value in law.params for word in ("--set", f"{name}={value}")]

@@ -1,4 +1,6 @@
-"""Writes `docs/reference/api/`: the public names of the Python package and of each crate, with signatures.
+"""Write `docs/reference/api/`: public names of the Python package and of each crate.
+
+Each name has its signature.
 
     python -m tools.public_api            # all of it, after a change that is meant
     python -m tools.public_api python     # or what is named: python, forebay-aqm, …

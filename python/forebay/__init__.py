@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from forebay.comparison.compare import compare
     from forebay.comparison.validate import validate
     from forebay.control.design import design
+    from forebay.control.link import Link
     from forebay.control.stability_map import stability_map
     from forebay.env.network import Network, session
     from forebay.experiment.result import Result, run
     from forebay.linux.link_process import link
     from forebay.scenario.python_laws import Controller
+    from forebay.tuning.ranges import LinkRange
     from forebay.tuning.tuning import tune
 
 __all__ = [
@@ -43,7 +45,9 @@ __all__ = [
     "ForebayError",
     "FormatError",
     "Interrupted",
+    "Link",
     "LinkError",
+    "LinkRange",
     "Network",
     "Packet",
     "ParameterError",
@@ -82,11 +86,13 @@ _MODULES = {
     "comparison.compare": "compare",
     "comparison.validate": "validate",
     "control.design": "design",
+    "control.link": "Link",
     "control.stability_map": "stability_map",
     "env.network": "Network session",
     "experiment.result": "Result run",
     "linux.link_process": "link",
     "scenario.python_laws": "Controller",
+    "tuning.ranges": "LinkRange",
     "tuning.tuning": "tune",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

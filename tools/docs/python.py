@@ -39,7 +39,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     ],
     "The control bench": [
         ("forebay", ["design", "stability_map"]),
-        ("forebay.control.loaded_link", []),
+        ("forebay.control.link", []),
         ("forebay.control.designed_law", ["Design"]),
         ("forebay.control.loop", []),
         ("forebay.control.margins", []),

@@ -1,6 +1,6 @@
 //! The registry of queue disciplines.
 //!
-//! A new discipline needs its file in `disciplines/`, a `mod` line, and a line in the list below.
+//! A new discipline needs a file in `disciplines/`, a `mod` line, and a line in the list below.
 
 use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite};
 
@@ -19,19 +19,19 @@ macro_rules! disciplines {
         pub const DISCIPLINES: &[DisciplineSpec] =
             &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
 
-        /// Builds the queue of a kind of the registry, with a virtual call at each of its hooks.
+        /// Builds a queue of a registered kind, whose methods are called dynamically.
         pub(crate) fn build<P: Packet + Send + 'static>(
             kind: &str,
-            given: &ParamValues,
+            values: &ParamValues,
             site: &QueueSite,
             laws: LawFactory,
         ) -> Result<Box<dyn Discipline<P>>, ParamError> {
             $(
                 if kind == <$module::$params as DisciplineParams>::KIND {
-                    return $module::$params::read(given)?.build(site, laws);
+                    return $module::$params::read(values)?.build(site, laws);
                 }
             )*
-            unreachable!("a choice is of the registry")
+            unreachable!("a queue choice names a registered kind")
         }
     };
 }
@@ -44,13 +44,14 @@ disciplines! {
     cake: CakeParams;
 }
 
-/// The discipline named `kind`.
+/// Returns the discipline named `kind`.
 ///
 /// # Errors
-/// The kinds there are, with a suggestion.
+/// If no discipline has this name. The text lists the registered kinds, with the one of the most
+/// similar spelling as a suggestion.
 pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
-    let found = DISCIPLINES.iter().find(|spec| spec.kind == kind);
-    found.ok_or_else(|| {
+    let spec = DISCIPLINES.iter().find(|spec| spec.kind == kind);
+    spec.ok_or_else(|| {
         let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
         match nearest(kind, &kinds) {
             Some(near) => format!("{} (did you mean {near:?}?)", kinds.join(", ")),
@@ -59,14 +60,14 @@ pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
     })
 }
 
-/// The discipline that holds `law` where none is named.
+/// Returns the discipline that holds `law` by default.
 pub fn of_law(law: &LawSpec) -> &'static DisciplineSpec {
-    let found = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
-    found.unwrap_or(&DISCIPLINES[0])
+    let spec = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
+    spec.unwrap_or(&DISCIPLINES[0])
 }
 
-/// The keys of `law` wherever it is named: those of the queue that it comes in, where that is not
-/// the default, and its own. A key of both is the queue's.
+/// Returns the parameters that a user can set for `law`: those of the discipline that holds it by
+/// default, and its own. A name that both declare belongs to the discipline.
 pub fn keys(law: &LawSpec) -> Vec<&'static ParamSpec> {
     let queue = of_law(law).params.iter();
     let own = law.params.iter();

@@ -1,4 +1,4 @@
-//! A discipline with its parameters, and a law in it, to be built at any queue.
+//! A discipline with its parameters, and a law in it: the recipe from which queues are built.
 
 use std::sync::Arc;
 
@@ -12,59 +12,59 @@ use crate::law::Ecn;
 use crate::law_spec::LawSpec;
 use crate::queue::Queue;
 
-/// A discipline with the parameters given for it.
+/// A discipline and values for its parameters.
 #[derive(Clone)]
 pub struct QueueChoice {
     /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
-    /// The parameters that were given; the others have their defaults.
-    pub given: Vec<(String, Value)>,
+    /// Values of parameters. A parameter without one has its default.
+    pub params: Vec<(String, Value)>,
 }
 
 impl Default for QueueChoice {
     fn default() -> QueueChoice {
         QueueChoice {
             spec: &DISCIPLINES[0],
-            given: Vec::new(),
+            params: Vec::new(),
         }
     }
 }
 
 impl PartialEq for QueueChoice {
     fn eq(&self, other: &QueueChoice) -> bool {
-        self.spec.kind == other.spec.kind && self.given == other.given
+        self.spec.kind == other.spec.kind && self.params == other.params
     }
 }
 
 impl std::fmt::Debug for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{} {:?}", self.spec.kind, self.given)
+        write!(f, "{} {:?}", self.spec.kind, self.params)
     }
 }
 
-/// As a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
+/// Formats the choice as a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
 impl std::fmt::Display for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        if self.given.is_empty() {
+        if self.params.is_empty() {
             return f.write_str(self.spec.kind);
         }
         let mut fields = vec![("kind".to_owned(), Value::Text(self.spec.kind.into()))];
-        fields.extend(self.given.iter().cloned());
+        fields.extend(self.params.iter().cloned());
         Value::Table(fields).fmt(f)
     }
 }
 
-/// A law and the discipline that holds it, to be built at any queue.
+/// A law and the discipline that holds it: the recipe from which queues are built.
 #[derive(Clone)]
 pub struct Aqm {
     /// The discipline.
     pub queue: QueueChoice,
-    /// Builds each of its laws.
+    /// The function that builds each of its laws.
     pub law: Arc<MakeLaw>,
 }
 
 impl Aqm {
-    /// Returns `law` in this queue.
+    /// Returns `law` in the discipline `queue`.
     pub fn new(law: Arc<dyn ConfiguredLaw>, queue: QueueChoice) -> Aqm {
         Aqm {
             queue,
@@ -72,7 +72,7 @@ impl Aqm {
         }
     }
 
-    /// The law in the default discipline.
+    /// Returns the law in the default discipline, a FIFO.
     pub fn in_default_queue(law: Arc<MakeLaw>) -> Aqm {
         Aqm {
             queue: QueueChoice::default(),
@@ -80,10 +80,10 @@ impl Aqm {
         }
     }
 
-    /// An empty queue whose laws draw from random streams that `seed` and `stream` name.
+    /// Builds an empty queue. The random streams of its laws are determined by `seed` and `stream`.
     ///
     /// # Errors
-    /// As [`QueueChoice::build`].
+    /// If [`QueueChoice::build`] fails.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
@@ -94,16 +94,16 @@ impl Aqm {
         self.queue.build(site, laws)
     }
 
-    /// Builds it once at `site`, to see that all fits.
+    /// Checks that the queue can be built at `site`, by building it.
     ///
     /// # Errors
-    /// As [`build`](Aqm::build).
+    /// If [`build`](Aqm::build) fails.
     pub fn check(&self, site: &QueueSite) -> Result<(), ParamError> {
         self.build::<NoPacket>(site, 0, "").map(|_| ())
     }
 }
 
-/// What a queue that is only built carries.
+/// The packet type of a queue that is built only to be checked: it has no values.
 #[derive(Clone, Copy)]
 enum NoPacket {}
 
@@ -126,63 +126,63 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
-    /// The discipline that `law` has where none is named.
+    /// Returns the discipline that holds `law` by default.
     pub fn of_law(law: &LawSpec) -> QueueChoice {
         QueueChoice {
             spec: disciplines::of_law(law),
-            given: Vec::new(),
+            params: Vec::new(),
         }
     }
 
-    /// Whether it is the discipline that most laws have where none is named.
+    /// Returns true if the discipline is a FIFO, the default of most laws.
     pub fn is_default(&self) -> bool {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
-    /// Whether each flow has a queue and a law of its own; false for parameters that it does not
-    /// take.
+    /// Returns true if every flow has a queue and a law of its own. False if the parameters are
+    /// invalid.
     pub fn is_per_flow(&self) -> bool {
         self.spec
-            .per_flow(&self.given)
+            .per_flow(&self.params)
             .is_ok_and(|per_flow| per_flow)
     }
 
-    /// Returns the qdisc of Linux that `law` is in this queue; `None` if there is none.
+    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
     ///
     /// # Errors
-    /// A parameter of the queue that is unknown or out of range, or a parameter that the qdisc does
-    /// not have.
+    /// If a parameter of the discipline is unknown or out of range, or if the qdisc does not have a
+    /// parameter.
     pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let Some(law) = law.linux() else {
             return Ok(None);
         };
         let site = &TcSite {
-            queue: self.spec.site(&self.given, &site.queue)?,
+            queue: self.spec.site(&self.params, &site.queue)?,
             ..*site
         };
         let Some(mut tc) = law.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
-        self.spec.tc(&self.given, &mut tc, site)?;
+        self.spec.tc(&self.params, &mut tc, site)?;
         Ok(Some(tc))
     }
 
-    /// A fresh, empty queue, idle since the start.
+    /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// A parameter of the discipline that is unknown or out of range, or a parameter of a law
-    /// that does not fit the others or the queue.
+    /// If a parameter of the discipline is unknown or out of range, or a parameter of a law is
+    /// inconsistent with the others or with the queue.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Queue<P>, ParamError> {
         if self.is_default() {
-            return fifo::FifoParams::read(&self.given)?
+            return fifo::FifoParams::read(&self.params)?
                 .fifo(site, laws)
                 .map(Queue::Fifo);
         }
-        let site = &self.spec.site(&self.given, site)?;
-        disciplines::build(self.spec.kind, &self.given, site, laws).map(Queue::Other)
+        let site = &self.spec.site(&self.params, site)?;
+        disciplines::build(self.spec.kind, &self.params, site, laws).map(Queue::Other)
     }
 }

@@ -76,7 +76,7 @@ pub fn tc_words(
         rounded: tc
             .rounded
             .into_iter()
-            .map(|it| (it.key, it.wanted, it.taken))
+            .map(|rounded| (rounded.key, rounded.requested, rounded.applied))
             .collect(),
     }))
 }

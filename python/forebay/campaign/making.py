@@ -266,7 +266,7 @@ class StudyProgress:
         ended, all_of_them = self.found + self.made + self.failed, max(expected, 1)
         found = min(1.0, self.found / all_of_them)
         fraction = min(1.0, ended / all_of_them)
-        return Progress(fraction, ended, expected, self.elapsed_s, found=found)
+        return Progress(fraction, ended, expected, self.elapsed_s, fraction_from_store=found)
 
     @property
     def whole(self) -> bool:

@@ -180,9 +180,11 @@ def _designed(
 ) -> list[tuple[str, str]] | None:
     # Loads scipy.
     from forebay.control.design import design
+    from forebay.control.link import Link
 
     try:
-        return design(name, rate, flows, rtt, packet, target).params
+        link = Link(rate, rtt, flows=flows, packet=packet)
+        return design(name, link, target=target).params
     except ScenarioError:
         return None
 

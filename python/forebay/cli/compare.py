@@ -8,15 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import (
     Invocation,
     command_line,
-    print_errors,
     print_json,
     stopped,
 )
+from forebay.cli.main import print_error
 
 if TYPE_CHECKING:
     from forebay.comparison.validate import ValidatedScenario
@@ -121,13 +122,13 @@ def validate(
     outcome = validation.validate(
         file, overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds,
         repeats=repeats, attempts=attempts, links=links, void_lateness=void_lateness,
-        void_rate=void_rate, progress=lambda runs: progress.bar(what=f"{runs} runs"),
+        void_rate=void_rate, progress=lambda runs: progress.bar(unit=f"{runs} runs"),
         engines=names,
     )  # fmt: skip
     if outcome.comparisons:
         _report(outcome.comparisons, call, void)
     if outcome.failure:
-        print_errors([f"forebay validate: {outcome.failure}"])
+        print_error(outcome.failure)
     if outcome.interrupted or outcome.failure:
         raise stopped(
             outcome.finished,
@@ -171,7 +172,7 @@ def _print_lines(scenario: ValidatedScenario) -> None:
 
 
 def _show(scenario: ValidatedScenario) -> None:
-    """Print the table of a scenario: three rows for each law, and how many runs were void."""
+    """Print how many laws agree, three rows for each law, and warnings about void runs."""
     from forebay._base.terminal_table import Column
     from forebay.comparison.validate import METRICS
 
@@ -180,16 +181,19 @@ def _show(scenario: ValidatedScenario) -> None:
         *(Column("law", left=True), Column("", left=True), Column("verdict", sentence=True)),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
-    verdicts = [row.verdict + (" (VOID)" if row.counts_void else "") for row in scenario.rows]
+    verdicts = [row.verdict + (" (void)" if row.counts_void else "") for row in scenario.rows]
     rows = [
         [name, side, verdicts[i // 3] if i % 3 == 2 else "", *cells]
         for i, (name, side, *cells) in enumerate(scenario.table_rows(names))
     ]
+    print(f"{scenario.count()}.\n")
     screen = options.print_table(columns, rows, width=160, title=scenario.heading, keys=2)
-    screen.print(f"{scenario.count()}.")
     if again := sum(row.again for row in scenario.rows):
-        screen.print(f"Real runs that were void or failed, and were made again: {again}.")
+        screen.print(f"Attempts that were void or failed, and were repeated: {again}")
     for row in scenario.rows:
         if row.void:
             reasons = "; ".join(row.reasons)
-            print(f"forebay validate: {row.law}: {row.void} of {row.repeats} VOID: {reasons}")
+            print(
+                f"warning: {title_of(row.law)}: {row.void} of {row.repeats} runs are void "
+                f"({reasons}), so that its numbers prove nothing; repeat them on an idle machine"
+            )

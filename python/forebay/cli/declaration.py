@@ -97,8 +97,10 @@ def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, Op
         The text, and metavariable and help by parameter.
     """
     text = inspect.cleandoc(documented.__doc__ or "")
-    about, _, described = text.partition("\n\nParameters\n") if "\n\nParameters\n" in text else (
-        text.partition("\n\nAttributes\n")
+    about, _, described = (
+        text.partition("\n\nParameters\n")
+        if "\n\nParameters\n" in text
+        else (text.partition("\n\nAttributes\n"))
     )
     entries: dict[str, tuple[str | None, list[str]]] = {}
     lines: list[str] = []

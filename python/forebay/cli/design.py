@@ -15,6 +15,7 @@ import typer
 
 from forebay._base import signals
 from forebay._base.quantities import DOTS, range_ends
+from forebay._base.registries import title_of
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -122,20 +123,26 @@ def design(
     """
     site = link.completed(quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
-    overrides, flows = options.settings(set_), (link.l4s_flows, link.tcp)
+    overrides = options.settings(set_)
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
-        _design_range(law, site, target, overrides, flows, call)
+        _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
     from forebay.control.design import design as designed
+    from forebay.control.link import Link
     from forebay.report import designs
 
     if export is not None:
         exported.check(export)
-    result = designed(law, *site, target, buffer, overrides, *flows)
+    rate, flows, rtt, packet = site
+    place = Link(
+        rate, rtt, flows=flows, packet=packet, buffer=buffer, senders=link.tcp,
+        l4s_flows=link.l4s_flows,
+    )  # fmt: skip
+    result = designed(law, place, target=target, overrides=overrides)
     if export is not None:
         if result.loop is None:
             raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
@@ -144,21 +151,20 @@ def design(
     if call.as_json:
         print_json(result.as_json())
         return
-    from rich.console import Console
-
-    designs.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
+    designs.show(options.console(80), result, call.folder, written, explain=explain)
 
 
 def _design_range(
     law: str,
+    link: LinkOptions,
     site: tuple[str, str, str, str],
     target: str | None,
     overrides: dict[str, str],
-    flows_are: tuple[float, str],
     call: Invocation,
 ) -> None:
     """Design one PI law for every corner of the ranges, and print and write it."""
     from forebay.control import pi_stabilising_set
+    from forebay.control.link import Link
     from forebay.report import designs
 
     rate, flows, rtt, packet = site
@@ -172,17 +178,21 @@ def _design_range(
     interval = overrides.pop("interval", None)
     for key in overrides:
         raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
-    counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
+    few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
-    result = pi_stabilising_set.design_for_range(
-        law, rates, rtts, counts, packet, target, interval, *flows_are
+    place = Link(
+        rates[0], rtts[0], flows=few, packet=packet, senders=link.tcp, l4s_flows=link.l4s_flows
     )
+    result = pi_stabilising_set.design_for_range(
+        law, place, rate=rates, rtt=rtts if DOTS in rtt else None, flows=(few, many),
+        target=target, interval=interval,
+    )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
         print_json(result.as_json())
         return
     designs.show_range(options.console(80), result)
-    print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
+    print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
 
 
 @with_options
@@ -232,16 +242,37 @@ def stability_map(
         Folder of the map; results/map-LAW without it.
     """
     from forebay.control import stability_map as mapped
+    from forebay.control.link import Link
     from forebay.experiment import store_choice as choice
 
+    axis = _map_axis(rate, rtt)
+    # Everything is valid for the upper ends of both axes.
+    place = Link(
+        range_ends("--rate", rate)[1], range_ends("--rtt", rtt)[1],
+        flows=_number(range_ends("--flows", flows)[1], flows, "a range such as 10..400"),
+        packet=packet, buffer=buffer, senders=tcp, l4s_flows=l4s_flows,
+    )  # fmt: skip
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
     store = choice.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet=packet, buffer=buffer, overrides=options.settings(set_),
-        l4s_flows=l4s_flows, points=points, simulate=simulate, store=store, windows=windows,
-        tcp=tcp,
+        law, place, flows=flows, rtt=rtt if axis == "rtt" else None,
+        rate=rate if axis == "rate" else None, overrides=options.settings(set_), points=points,
+        simulate=simulate, store=store, windows=windows,  # type: ignore[arg-type]
     )  # fmt: skip
-    _report_map(law, drawn, "rate_bps" if DOTS in rate else "rtt_s", call)
+    _report_map(law, drawn, "rate_bps" if axis == "rate" else "rtt_s", call)
+
+
+def _map_axis(rate: str, rtt: str) -> str:
+    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
+    if DOTS in rtt and "," in rtt:
+        raise ScenarioError(
+            f'--rtt: found "{rtt}", allowed: a range, or a list with a range of rates'
+        )
+    if DOTS in rate and DOTS in rtt:
+        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+    if DOTS not in rate and DOTS not in rtt:
+        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+    return "rate" if DOTS in rate else "rtt"
 
 
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
@@ -251,19 +282,37 @@ def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> N
     if call.as_json:
         print_json(_numbers(drawn, axis))
     else:
-        cells, counts = drawn.stable.size, drawn.counts()
-        windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
-        share = 100 * counts["stable"] / cells
-        print(f"{law}{windows}: stable in {share:.0f} % of the map")
-        for reason, number in counts.items():
-            print(f"  {number:,} of {cells:,} cells: {reason}")
-        if drawn.oscillation:
-            print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
-            _show_packets(drawn, axis)
+        _show_map(law, drawn, axis)
         print(f"Map: {call.folder}/map.png")
     if drawn.interrupted:
-        print("interrupted: the map has no packets", file=sys.stderr)
+        print("interrupted; the map has no packet simulations", file=sys.stderr)
         raise typer.Exit(signals.status())
+
+
+def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
+    """Print where the law is stable, the numbers of cells, and the packet simulations."""
+    from forebay.report.designs import print_item
+
+    cells, counts = drawn.stable.size, drawn.counts()
+    windows = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
+    stable, unstable, *missing = (100 * number / cells for number in counts.values())
+    no_equilibrium = f"; {sum(missing):.0f} % has no equilibrium" if missing else ""
+    print(
+        f"{title_of(law)}{windows} is stable in {stable:.0f} % of the map and unstable in "
+        f"{unstable:.0f} %{no_equilibrium}."
+    )
+    print()
+    for reason, number in counts.items():
+        print(f"{number:>7,} of {cells:,} cells: {reason}")
+    if drawn.oscillation:
+        print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
+        _show_packets(drawn, axis)
+        if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
+            print_item(
+                options.console(80),
+                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their start "
+                "only; run their scenario for longer to see the steady state.",
+            )
 
 
 def _show_packets(drawn: StabilityMap, axis: str) -> None:
@@ -273,14 +322,17 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
     over_rate = axis == "rate_bps"
     columns = [
         *(Column("Flows"), Column("Rate", "Mbit/s") if over_rate else Column("RTT", "ms")),
-        *(Column("Deviation / mean"), Column("By theory", sentence=True)),
+        *(Column("Queue, SD / mean"), Column("Theory", sentence=True), Column("Settling", "s")),
     ]
     rows: Sequence[Sequence[str]] = [
         [
             f"{flows:g}",
             in_figures(value * (1e-6 if over_rate else 1e3)),
             f"{deviation:.2f}",
-            drawn.verdict(flows, value) + drawn.unsettled(flows, value),
+            drawn.verdict(flows, value),
+            in_figures(drawn.settling_s[flows, value], 2)
+            if (flows, value) in drawn.settling_s
+            else "–",
         ]
         for flows, value, deviation in drawn.oscillation
     ]

@@ -11,8 +11,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import print_errors
-from forebay.cli.main import FAILED
+from forebay.cli.main import FAILED, print_error
 from forebay.cli.options import print_table
 
 
@@ -39,10 +38,10 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
     if not 100 <= hz <= 1000:
         raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
     try:
-        with progress.bar(what="guests") as watch:
+        with progress.bar(unit="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
-        print_errors([f"error: guest setup: {error}"])
+        print_error(f"guest setup: {error}")
         raise typer.Exit(FAILED) from None
     state = "built" if is_new else "already built"
     print(f"guest {guest.digest[:12]} {state}: Linux {guest.release} from {guest.source}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,11 @@ from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
     from forebay._base.publication import Content
-    from forebay.control.queue_estimate import Identified, IdentifiedResponse
+    from forebay.control.queue_estimate import (
+        Identified,
+        IdentifiedResponse,
+        IntervalEstimate,
+    )
     from forebay.control.queue_records import QueueRecord
 
 #: Largest number of queues that are shown.
@@ -148,47 +153,77 @@ def _write(
             print(f"{numbers.name.rstrip(':')}: {written}")
 
 
-#: Rows of the table: words, key, scale and unit.
+#: Rows of the table: name, key, scale and unit.
 ROWS = [
     ("rate C", "rate_bps", 1e-6, "Mbit/s"),
     ("queue", "queue_pkts", 1.0, "packets"),
-    ("lost", "loss", 100.0, "%"),
-    ("lost or marked p", "signals", 100.0, "%"),
-    ("round trip R", "rtt_s", 1e3, "ms"),
-    ("  without queue", "propagation_s", 1e3, "ms"),
+    ("dropped", "loss", 100.0, "%"),
+    ("dropped or marked p", "signals", 100.0, "%"),
+    ("RTT with queue R", "rtt_s", 1e3, "ms"),
+    ("RTT without queue", "propagation_s", 1e3, "ms"),
     ("window W", "window_pkts", 1.0, "packets"),
     ("flows N", "flows", 1.0, ""),
+]
+#: The estimates of the first line: name, key, scale and unit.
+ANSWER = [
+    ("rate", "rate_bps", 1e-6, " Mbit/s"),
+    ("flows", "flows", 1.0, ""),
+    ("RTT without queue", "propagation_s", 1e3, " ms"),
 ]
 
 
 def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
-    """Print what was identified with its intervals, and why the rest was not."""
+    """Print the main estimates, the table with confidence intervals, and warnings."""
     from rich.table import Table
 
-    table = Table(title=numbers.name, title_justify="left", box=None)
-    for title in ("", "", "95 %"):
+    from forebay.report.designs import print_item
+
+    answers = []
+    for name, key, scale, unit in ANSWER:
+        number = getattr(numbers, key)
+        value, low, high = _figures(number, scale) if number.known else ("", "", "")
+        answers.append(
+            f"{name} {value}{unit}{'' if low == high else f' ({low} to {high})'}"
+            if value
+            else f"{name} not identified"
+        )
+    console = options.console(80)
+    print_item(console, f"{numbers.name.rstrip(':')}: {', '.join(answers)}.")
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("", "estimate", "95 % confidence"):
         table.add_column(title, justify="right" if title else "left")
-    for words, key, scale, unit in ROWS:
+    for name, key, scale, unit in ROWS:
         number = getattr(numbers, key)
         if not number.known:
-            table.add_row(words, "not identified", "")
+            table.add_row(name, "not identified", "")
             continue
-        value, low, high = (
-            in_figures(scale * bound, 4) for bound in (number.value, number.low, number.high)
-        )
-        table.add_row(words, f"{value} {unit}".strip(), f"{low} .. {high}")
-    console = options.console(80)
+        value, low, high = _figures(number, scale)
+        interval = "given" if low == high else f"{low} to {high}"
+        table.add_row(name, f"{value} {unit}".strip(), interval)
+    if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
+        table.add_row("crossover frequency", f"{loop.crossover_rad_s:.3g} rad/s", "")
+        table.add_row("phase margin", f"{loop.phase_margin_deg:.0f}°", "")
     console.print(table)
+    console.print()
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
-            console.print(f"  not identified: {why}", markup=False)
+            print_item(console, f"warning: not identified: {why}")
     for remark in numbers.remarks:
-        console.print(f"  {remark}", markup=False)
-    console.print(f"  assumed: {numbers.assumed}", markup=False)
-    if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
-        console.print(
-            f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "
-            f"{loop.phase_margin_deg:.0f}°, from {len(loop.omega_rad_s)} bands of frequency",
-            markup=False,
-        )
+        print_item(console, f"warning: {remark}")
+    print_item(console, f"assumption: {numbers.assumed}")
     console.print()
+
+
+def _figures(number: IntervalEstimate, scale: float) -> tuple[str, str, str]:
+    """Return a value and the ends of its interval, in the figures that the interval supports."""
+    from forebay._base.metrics import with_interval
+
+    half_width = scale * (number.high - number.low) / 2
+    if not 0 < half_width < math.inf:
+        bounds = (number.value, number.low, number.high)
+        value, low, high = (in_figures(scale * bound, 3) for bound in bounds)
+        return value, low, high
+    value = with_interval(scale * number.value, half_width).partition(" ±")[0]
+    decimals = len(value.partition(".")[2])
+    return value, f"{scale * number.low:.{decimals}f}", f"{scale * number.high:.{decimals}f}"

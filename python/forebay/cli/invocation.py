@@ -213,7 +213,7 @@ class Invocation:
 
             def watch(now: progress.Progress) -> None:
                 show(now)
-                if waiting and now.ended < now.runs:
+                if waiting and now.ended_runs < now.runs:
                     waiting.pop()()
 
             executions = sorted(

@@ -15,7 +15,7 @@ import typer
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import print_errors
-from forebay.cli.main import FAILED
+from forebay.cli.main import FAILED, print_error
 from forebay.cli.options import LawKind, Settings, console, print_table, settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _kernel() -> Iterator[None]:
     try:
         yield
     except KernelError as error:
-        typer.echo(shown(str(error)), err=True)
+        print_error(shown(str(error)))
         raise typer.Exit(FAILED) from None
 
 

@@ -21,7 +21,7 @@ from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import RESULTS, Invocation, repeating
-from forebay.cli.main import FAILED
+from forebay.cli.main import FAILED, print_error
 
 if TYPE_CHECKING:
     from forebay.campaign.claims import Paper
@@ -87,8 +87,8 @@ def replay(
         )
         try:
             _replay(plan, store, making.threads, call, report)
-        except RunError as failed:
-            print(failed, file=sys.stderr)
+        except RunError as error:
+            print_error(str(error))
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             count = execution.count_stored(plan.readings, store)

@@ -153,10 +153,12 @@ def _keep(
             if result.from_store:
                 screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:
-            with progress.bar(what="figures") as watch:
+            with progress.bar(unit="figures") as watch:
                 result_files.write_report(result, out, watch)
     except KeyboardInterrupt:
-        print_errors([f"interrupted while drawing; the tables and the finished figures are in {out}"])
+        print_errors(
+            [f"interrupted while drawing; the tables and the finished figures are in {out}"]
+        )
         return True
     call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False

@@ -169,7 +169,9 @@ def end(
     failures = study.failures()
     _print_failed(dict(failures.group_by("fault").len().iter_rows()))
     if grown.wide:
-        print_errors([f"{grown.wide:,} intervals are still wider than --until asks for; raise --most-seeds"])
+        print_errors(
+            [f"{grown.wide:,} intervals are still wider than --until asks for; raise --most-seeds"]
+        )
     if progress.found + progress.made == 0:
         raise typer.Exit(FAILED)
     if call.as_json:
@@ -247,7 +249,9 @@ def _plan(points: Points, store: Store, cores: int) -> None:
         source = "stored runs" if needs.measured else "a trial"
         print(f"time on {cores} threads: about {_words(seconds)} (estimated from {source})")
     if needs.design_s:
-        print(f"designing the laws at each point: at most {_words(needs.designs_s)} more, on one core")
+        print(
+            f"designing the laws at each point: at most {_words(needs.designs_s)} more, on one core"
+        )
     print(f"disk: about {needs.bytes / 1e6:,.0f} MB")
 
 

@@ -106,7 +106,7 @@ def _report(results: Suite, plan: PlannedSuite, call: Invocation) -> None:
         if not call.as_json:
             _show(results)
         if out is not None:
-            with progress.bar(what="figures") as watch:
+            with progress.bar(unit="figures") as watch:
                 where = pages.write(results, about, out, watch)
             call.tell("Report", where)
             call.show(where)

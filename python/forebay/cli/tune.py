@@ -17,7 +17,6 @@ from forebay.cli.invocation import Invocation, command_line, print_errors, print
 from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
     from forebay.tuning.check import TuningEstimate
@@ -66,6 +65,7 @@ def tune(
     for_: str | None = None,
     gains: str = "paper",
     thorough: bool = False,
+    explain: bool = False,
     seeds: int = 10,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     output: options.ReportOptions,
@@ -88,6 +88,8 @@ def tune(
         laws that `forebay attach` installs; from all laws without it.
     thorough
         Search each law for all three goals, which takes three times as long.
+    explain
+        Also explain the choice: margins, runners-up and tests, as on the page.
     gains : WHERE
         Gains of the laws that the choice is compared with: paper, or auto for those of their design
         rules.
@@ -101,20 +103,25 @@ def tune(
     from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
+    from forebay.tuning.ranges import LinkRange
 
     digest = digest_of([astuple(links), (law, gains, thorough), goal, for_, seeds, seed])
     call = Invocation.begun(
         output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
     )
     with progress.stages() as watch:
-        result = tuning.tune(
-            links.rate, links.rtt, links.flows, goal=goal, laws=law or (), packet=links.packet,
-            buffer=links.buffer, seeds=seeds, seed=seed, threads=making.threads,
-            trace=links.trace, tcp=links.tcp, overrides=links.set_ or (), gains=gains,
-            for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
-            store=call.store(making),
+        ranges = LinkRange(
+            links.rate, links.rtt, flows=links.flows, packet=links.packet, buffer=links.buffer,
+            senders=links.tcp, trace=links.trace,
         )  # fmt: skip
-    _report(result, call)
+        # The function checks the names, for messages that are the same everywhere.
+        names: dict[str, Any] = {"goal": goal, "gains": gains, "router": for_}
+        result = tuning.tune(
+            ranges, laws=law, **names, overrides=links.set_ or (), seeds=seeds, seed=seed,
+            threads=making.threads, store=call.store(making), thorough=thorough, watch=watch,
+            announce=_announce,
+        )  # fmt: skip
+    _report(result, call, explain=explain)
     if result.error is not None:
         # An error after the input was checked is not a fault of the input.
         own = isinstance(result.error, ScenarioError)
@@ -129,7 +136,7 @@ def tune(
         call.show(call.folder / recommendation.PAGE)
 
 
-def _report(result: Tuning, call: Invocation) -> None:
+def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
     """Write the numbers, print the recommendation, and draw the page."""
     from forebay._base import quantities
     from forebay.tuning import recommendation
@@ -144,7 +151,8 @@ def _report(result: Tuning, call: Invocation) -> None:
         print_json(quantities.finite(facts))
     elif result.screened:
         folder = call.folder
-        _show(facts, recommendation.commands(result, folder) if folder is not None else [])
+        commands = recommendation.commands(result, folder) if folder is not None else []
+        _show(result, facts, commands, explain=explain)
     if out is not None:
         recommendation.write_numbers(facts | {"digest": call.digest}, out, call.command)
         with call.drawing(f"the numbers are in {out / recommendation.JSON}", "writing the page"):
@@ -183,40 +191,47 @@ def _done(result: Tuning) -> str:
     )
 
 
-def _show(facts: dict[str, Any], commands: Sequence[str]) -> None:
-    """Print the recommendation: the choice and a router's commands first, then the reasons."""
-    screen = options.console(100)
-    first, *paragraphs = facts["reasons"]
-    screen.print(first, markup=False)
+def _show(result: Tuning, facts: dict[str, Any], commands: Sequence[str], *, explain: bool) -> None:
+    """Print the recommendation: the choice, the candidates, warnings, the law and its commands."""
+    from forebay.report.designs import print_commands, print_item
+    from forebay.report.templates import paragraphs
+    from forebay.tuning.recommendation import FORMS
+
+    screen = options.console(80)
+    answer, *warnings = paragraphs(
+        "tune_summary.txt.j2",
+        range_text=str(result.ranges),
+        this_for=facts["for"],
+        **facts,
+        **FORMS,
+    )
+    screen.print(answer, markup=False)
     screen.print()
-    _show_router(screen, facts)
     if facts["candidates"]:
         _show_choices(facts)
-    for paragraph in paragraphs:
-        screen.print(paragraph, markup=False)
+    for warning in warnings:
+        print_item(screen, f"warning: {warning}")
+    if warnings:
         screen.print()
-    if commands and facts["toml"]:
+    if explain:
+        for paragraph in facts["reasons"]:
+            screen.print(paragraph, markup=False)
+            screen.print()
+    if facts["toml"]:
         screen.print("The law for a scenario:")
         screen.print()
         for line in facts["toml"].splitlines():
             screen.print(f"    {line}", markup=False)
         screen.print()
-        options.print_indented(screen, "To run it:", commands)
-
-
-def _show_router(screen: Console, facts: dict[str, Any]) -> None:
-    """Print the commands that set up a router; without any, that no Linux has the law."""
-    attach, law = facts["attach"], facts["law"]
-    options.print_indented(screen, "On a router with Linux:", facts["router"])
-    options.print_indented(
-        screen,
-        "With Forebay on the router, where it can be changed and watched:",
-        [attach] if attach else [],
-    )
-    if law and not facts["router"] and not facts["for"]:
-        has = "has no qdisc" if attach else "has no qdisc, and forebay attach no program,"
-        screen.print(f"Linux {has} for {law}; --for linux chooses among what a router has.")
-        screen.print()
+    attach = [facts["attach"]] if facts["attach"] else []
+    for heading, lines in [
+        ("On a router with Linux:", facts["router"]),
+        ("With Forebay on the router:", attach),
+        ("To run it:", commands),
+    ]:
+        if lines:
+            print_commands(screen, heading, lines)
+            screen.print()
 
 
 def _show_choices(facts: dict[str, Any]) -> None:
@@ -228,8 +243,8 @@ def _show_choices(facts: dict[str, Any]) -> None:
     from forebay.tuning import recommendation
 
     columns = [
-        *(Column("", sentence=True), Column("set-point"), Column("deviation", "ms")),
-        *(Column("95th pct.", "ms"), Column("goodput", "% of best")),
+        *(Column("candidate", sentence=True), Column("target"), Column("delay, P95", "ms")),
+        *(Column("delay, SD", "ms"), Column("goodput", "% of best")),
     ]
 
     def row(choice: dict[str, Any]) -> list[Text]:
@@ -237,14 +252,14 @@ def _show_choices(facts: dict[str, Any]) -> None:
         cells = (
             f"{choice['label']} (chosen)" if choice["chosen"] else choice["label"],
             choice["set_point"],
-            in_figures(1e3 * choice["worst_deviation_s"]),
             in_figures(1e3 * choice["worst_delay_p95_s"]),
-            f"{100 * choice['goodput_of_best']:.1f}",
+            in_figures(1e3 * choice["worst_deviation_s"]),
+            f"{100 * choice['goodput_of_best']:.0f}",
         )
         return [Text(cell, style) for cell in cells]
 
     rows = [row(choice) for choice in recommendation.choices(facts["candidates"])]
-    title = f"Choices, {recommendation.choices_are(facts)}"
-    screen = options.print_table(columns, rows, width=100, title=title)
+    title = f"Worst case of each candidate; {recommendation.choices_are(facts)}"
+    screen = options.print_table(columns, rows, width=80, title=title)
     screen.print(Text(recommendation.NAMES_SAY, style="dim"))
     screen.print()

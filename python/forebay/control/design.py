@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
+from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law, pi_forms, pi_stabilising_set
 from forebay.control.design_rule import SLOWER, design_once
 from forebay.control.designed_law import DEVIATIONS, Design, RobustSetting
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.control.link import Link, Quantity, text_of
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_stabilising_set import TAKEN, PiGains
 from forebay.scenario import router
@@ -42,49 +44,59 @@ MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
 def design(
     law: str | Prototype,
-    rate: str,
-    flows: PerClass,
-    rtt: PerClass,
-    packet: str = "1000B",
-    target: str | None = None,
-    buffer: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    l4s_flows: float = 0.0,
-    tcp: PerClass = PLAIN,
+    link: Link,
+    *,
+    target: Quantity | None = None,
+    overrides: Overrides = (),
 ) -> Design:
     """Design a law for a link.
 
-    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME or as its class,
-        whose linear model is measured (`measured_law`) with its parameters as they are.
-    rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
-    target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
-        bandwidth-delay product if None.
-        {"target": "175p"} in `overrides` asks for the same.
-    buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
-    overrides: what the design is asked for ({"beta": 0.3}), and parameters of the law that it
-        leaves alone ({"interval": "10ms"}).
-    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
-    tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
+    Parameters
+    ----------
+    law : str or class
+        A name of `forebay laws`; or a law written in Python, as ``"FILE.py:NAME"`` or as its class,
+        whose linear model is measured with its parameters unchanged.
+    link : Link
+        The link and its flows.
+    target : str or float, optional
+        The queue length or queuing delay to hold, such as ``"175p"`` or ``"40ms"``; a quarter of
+        the bandwidth-delay product by default. ``"target"`` in `overrides` means the same.
+    overrides : dict, str or sequence, optional
+        Goals of the design rule (``{"beta": 0.3}``), and parameters of the law that the design
+        leaves alone (``{"interval": "10ms"}``).
 
-    Where Linux has the law and its rule's own goals give gains that Linux's qdisc cannot have, the
-    nearest goals that give a robust loop with gains in the qdisc's range are taken instead, and a
-    note says so. Goals or gains in `overrides` are taken as they are.
+    Returns
+    -------
+    Design
+        The law with its parameters, operating point, loop and margins. A law without a design rule
+        is analysed with its parameters unchanged.
 
-    Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
-    or "20ms,80ms"); one number of flows is divided equally among the classes.
+    Raises
+    ------
+    ScenarioError
+        If the law, a quantity or a parameter is wrong, if the law has neither a design rule nor a
+        linear model, or if no goal of its rule gives a stable loop.
 
-    A law without a design rule is analysed with its parameters as they are. Where a rule's gains
-    make no stable loop here, the design asks it for less (`Design.unstable_goal`). Raises
-    `ScenarioError` for a law, quantity or parameter that is wrong, for a law that has neither a
-    design rule nor a linear model, and where no goal of a rule makes a stable loop.
+    Notes
+    -----
+    Where the rule's default goals give an unstable loop, the design chooses a slower goal
+    (`Design.unstable_goal`). Where Linux has the law, and the default goals give gains outside the
+    range of Linux's qdisc, the design chooses the nearest goals that give a robust loop within that
+    range, and a note says so. Goals and gains in `overrides` are never changed.
+
+    Examples
+    --------
+    >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
+    >>> forebay.design("pi", link, target="20ms").params
     """
-    settings = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
+    settings = dict(quantities.set_pairs(overrides))
     target = _one_target(target, settings.pop("target", None))
-    link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
+    target_pkts = link.set_point_pkts(target)
+    link = link.with_buffer_for(target_pkts, default=target is None)
     if measured_law.is_python(law):
-        return _measured(law, link, settings, target)
+        return _measured(law, link, target_pkts, settings, target)
     assert isinstance(law, str)
-    draft = _at_fitting_interval(law, link, settings)
+    draft = _at_fitting_interval(law, link, target_pkts, settings)
     if draft.loop is None:
         return _stable_rates(draft, settings)
     draft = _with_interval(draft, settings)
@@ -92,17 +104,25 @@ def design(
     return _within_linux(_stable(draft, settings), settings)
 
 
-def _one_target(option: str | None, param: str | None) -> str | None:
-    """Return the set-point, which may be given as an option or as a parameter, of any law."""
-    if option is not None and param is not None and option != param:
-        raise ScenarioError(
-            f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
+def _one_target(target: Quantity | None, override: str | None) -> str | None:
+    """Return the set-point, which is an argument or a parameter of the law.
+
+    Raises `ParameterError` if both are given and differ.
+    """
+    text = None if target is None else text_of(target, "queue")
+    if text is not None and override is not None and text != override:
+        raise ParameterError(
+            "target", text, "one set-point", reason=f'(overrides: target = "{override}")'
         )
-    return option if param is None else param
+    return text if override is None else override
 
 
 def _measured(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype,
+    link: Link,
+    target_pkts: float,
+    settings: dict[str, Any],
+    target: str | None,
 ) -> Design:
     """Return a Python law with its parameters on a link, with its measured loop.
 
@@ -111,10 +131,11 @@ def _measured(
     name, source, params, notes, equilibrium = measured_law.measure(law, link, settings, target)
     plant = measured_law.flows_on(link)
     if target is None:
-        link = replace(link, target_pkts=equilibrium.model["queue_pkts"])
+        target_pkts = equilibrium.model["queue_pkts"]
     return Design(
         name,
         link,
+        target_pkts,
         {},
         params,
         notes,
@@ -128,20 +149,23 @@ def _measured(
 # --- the sampling interval ----------------------------------------------------------------------
 
 
-def _at_fitting_interval(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design:
+def _at_fitting_interval(
+    law: str, link: Link, target_pkts: float, settings: Mapping[str, str]
+) -> Design:
     """Return the design at the law's own interval, or at one that suits the RTT.
 
     A rule may have no gains for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises
     `ScenarioError`.
     """
     try:
-        return design_once(law, link, settings)
+        return design_once(law, link, target_pkts, settings)
     except ScenarioError:
         own_s = None if "interval" in settings else _own_interval_s(law)
-        rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
+        rtt_s = link.rtt_s + 8 * link.packet_bytes * target_pkts / link.rate_bps
         if own_s is None or own_s <= LONGEST * rtt_s:
             raise
-        draft = _attempt(law, link, {**settings, "interval": _fitting_interval(law, rtt_s)})
+        interval = _fitting_interval(law, rtt_s)
+        draft = _attempt(law, link, target_pkts, {**settings, "interval": interval})
         if draft is None or draft.loop is None or draft.loop.interval_s is None or not draft.stable:
             raise
         return replace(draft, impossible_s=own_s)
@@ -160,18 +184,25 @@ def _with_interval(draft: Design, settings: Mapping[str, str]) -> Design:
     if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
         return draft
     interval = _fitting_interval(draft.law, rtt_s)
-    variant = _attempt(draft.law, draft.link, {**settings, "interval": interval})
+    variant = _again(draft, {**settings, "interval": interval})
     if variant is None or variant.loop is None or peak_of(variant) > 0.95 * peak_of(draft):
         return draft
     return replace(variant, published=loop)
 
 
-def _attempt(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design | None:
-    """Return `design_once`; None where it raises `ScenarioError`."""
+def _attempt(
+    law: str, link: Link, target_pkts: float, settings: Mapping[str, str]
+) -> Design | None:
+    """Return the design by the rule alone; None where there is none."""
     try:
-        return design_once(law, link, settings)
+        return design_once(law, link, target_pkts, settings)
     except ScenarioError:
         return None
+
+
+def _again(draft: Design, settings: Mapping[str, str]) -> Design | None:
+    """Return a draft's law and link designed with other settings; None where that fails."""
+    return _attempt(draft.law, draft.link, draft.target_pkts, settings)
 
 
 def _own_interval_s(law: str) -> float | None:
@@ -221,10 +252,11 @@ def _robust_setting(draft: Design, settings: Mapping[str, str]) -> RobustSetting
     if peak <= ROBUST_PEAK:
         return None
     for key, value in _tried(draft, settings):
-        link = draft.link
+        target_pkts = draft.target_pkts
         if key == "target":
-            link = replace(link, target_pkts=float(value.removesuffix("p")))
-        variant = _attempt(draft.law, link, {**settings, **_kept_interval(draft), key: value})
+            target_pkts = float(value.removesuffix("p"))
+        varied = {**settings, **_kept_interval(draft), key: value}
+        variant = _attempt(draft.law, draft.link, target_pkts, varied)
         if variant is None:
             continue
         then = peak_of(variant, ROBUST_PEAK)
@@ -259,8 +291,8 @@ def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, st
                 yield "interval", f"{1e3 * share * draft.point.rtt_s:.2g}ms"
     if "target" in dict(draft.params):
         for factor in (1.5, 2.0, 3.0, 4.0):
-            if factor * draft.link.target_pkts < 0.9 * draft.link.buffer_pkts:
-                yield "target", f"{factor * draft.link.target_pkts:.4g}p"
+            if factor * draft.target_pkts < 0.9 * draft.link.buffer_pkts:
+                yield "target", f"{factor * draft.target_pkts:.4g}p"
 
 
 def _rule_keys(draft: Design) -> set[str]:
@@ -282,12 +314,12 @@ def _stable(draft: Design, settings: Mapping[str, str]) -> Design:
     # The set-point is not the rule's to move.
     if key is not None and value is not None and key != "target":
         varied = {**settings, **_kept_interval(draft), key: value}
-        variant = design_once(draft.law, draft.link, varied)
+        variant = design_once(draft.law, draft.link, draft.target_pkts, varied)
         return replace(variant, published=draft.published, unstable_goal=advice)
     robust = _of_robust_set(draft, settings)
     if robust is not None and robust.stable:
         return robust
-    alternative = f"--target {value}" if key == "target" else "another --target"
+    alternative = f"the set-point {value}" if key == "target" else "another set-point"
     raise ScenarioError(
         f"law: found {draft.law}, whose rule gives no stable loop on this link with any of its "
         f"goals, allowed: {alternative}, or another law"
@@ -324,7 +356,8 @@ def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
 
     def with_gains(gains: PiGains) -> Design:
         texts = dict(form.texts(gains.a, gains.b))
-        return design_once(draft.law, draft.link, {**settings, **_kept_interval(draft), **texts})
+        varied = {**settings, **_kept_interval(draft), **texts}
+        return design_once(draft.law, draft.link, draft.target_pkts, varied)
 
     try:
         gains = pi_stabilising_set.choose([corner], loop.interval_s)
@@ -384,7 +417,7 @@ def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
     for factor in sorted((*LESS, *MORE), key=lambda factor: abs(math.log(factor))):
         value = f"{factor * usual:.3g}"
         varied = {**settings, **_kept_interval(draft), goal: value}
-        variant = _attempt(draft.law, draft.link, varied)
+        variant = _again(draft, varied)
         if variant is None:
             continue
         if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:

@@ -30,7 +30,7 @@ from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.delay_system import RateLoop
 from forebay.control.expected_queue import Expected, LimitCycle
-from forebay.control.loaded_link import PLAIN, LoadedLink, scenario_toml
+from forebay.control.link import PLAIN, Link, scenario_toml
 from forebay.control.loop import Loop
 from forebay.control.margins import Margins
 from forebay.control.plant import CoupledEquilibrium, MixedEquilibrium, Plant
@@ -113,6 +113,7 @@ class RobustSetting:
 class Design:
     """A designed law on its link.
 
+    target_pkts: the set-point in packets.
     gains: the designed numbers, under the papers' names.
     params: the law's parameters, name and value as a text.
     point: the operating point; that of as many flows of Reno as need the same probability, where
@@ -130,7 +131,8 @@ class Design:
     """
 
     law: str
-    link: LoadedLink
+    link: Link
+    target_pkts: float
     gains: dict[str, float]
     params: list[tuple[str, str]]
     notes: list[str]
@@ -205,7 +207,7 @@ class Design:
     @property
     def held_pkts(self) -> float:
         """The queuing delay that the law tracks, as the packets that the link sends in it."""
-        return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
+        return self.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
 
     @property
     def stable(self) -> bool:

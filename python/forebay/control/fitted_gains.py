@@ -23,7 +23,7 @@ from forebay.control import disturbances, pi_forms, pi_stabilising_set
 from forebay.control.design import design, peak_of
 from forebay.control.design_rule import SLOWER, LoneGainError, check_all_gains, gain_params_of
 from forebay.control.designed_law import DEVIATIONS, Design
-from forebay.control.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
+from forebay.control.link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE, Link
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_stabilising_set import ANY, PiGains
 from forebay.control.plants import plant_on
@@ -182,17 +182,15 @@ def _designed(
     buffer_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
 
     def design_with(target: str, overrides: Mapping[str, str]) -> Design:
-        return design(
-            law,
-            quantities.rate(place.rate_bps),
-            counted,
-            quantities.time(place.rtt_s[1]),
-            quantities.size(place.packet_bytes),
-            target,
-            f"{math.floor(buffer_pkts)}p",
-            overrides,
-            tcp=place.tcp,
+        link = Link(
+            place.rate_bps,
+            place.rtt_s[1],
+            flows=counted,
+            packet=place.packet_bytes,
+            buffer=f"{math.floor(buffer_pkts)}p",
+            senders=place.tcp,
         )
+        return design(law, link, target=target, overrides=overrides)
 
     overrides = {key: value for key, value in given.items() if key != "target"}
     # A set-point that nobody has chosen may still be moved, unless it is the law's, as a delay.
@@ -286,7 +284,7 @@ def unwinding_s(result: Design, many: float) -> float:
         if abs(power - 1) < 1e-6
         else (((high / low) ** (1 - power) - 1) / (1 - power))
     )
-    return low / fast * way / result.link.target_pkts
+    return low / fast * way / result.target_pkts
 
 
 def _settled_s(result: Design, many: float) -> float:
@@ -356,7 +354,7 @@ def _next_setting(
         return None, ""
     queue_pkts, share = disturbances.at_constant_load(result.loop)
     needed_pkts = min(ABOVE_EMPTY * queue_pkts, most_pkts)
-    if free and result.link.target_pkts < 0.9 * needed_pkts and "target" in dict(result.params):
+    if free and result.target_pkts < 0.9 * needed_pkts and "target" in dict(result.params):
         return "target", f"{_rounded(needed_pkts):g}p"
     slower = 0.9 * MOST_NOISE / share if share > MOST_NOISE else 1.0
     step = result.gain_step
@@ -474,7 +472,7 @@ def _line(
     if math.isfinite(result.settling_s):
         words += f", settles in {result.settling_s:.2g} s"
     if many > few:
-        after_s = unwinding_s(result, place.counted(many, result.link.target_pkts))
+        after_s = unwinding_s(result, place.counted(many, result.target_pkts))
         if after_s > result.settling_s:
             words += f", and in {after_s:.2g} s once {many - few:g} flows have left"
         if max(after_s, result.settling_s) > SETTLED_S:

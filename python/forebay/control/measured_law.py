@@ -37,7 +37,7 @@ from forebay.scenario import python_laws
 if TYPE_CHECKING:
     from forebay._native import FlowModel, LinearModel, OperatingPoint
     from forebay.control.frequency_response import Terms
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
     from forebay.scenario.python_laws import Prototype
 
 Floats = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Bench:
     """A law and the link on which it is driven."""
 
     name: str
-    link: LoadedLink
+    link: Link
     interval_s: float
 
     @property
@@ -129,7 +129,7 @@ class DrivenLaw:
 
 
 def measure(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype, link: Link, settings: dict[str, Any], target: str | None
 ) -> tuple[str, str, list[tuple[str, str]], list[str], Equilibrium]:
     """Return a Python law's name, its name in scenarios, its parameters, notes and equilibrium.
 
@@ -145,7 +145,7 @@ def measure(
 
 
 def _read(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype, link: Link, settings: dict[str, Any], target: str | None
 ) -> tuple[Bench, DrivenLaw, list[tuple[str, str]]]:
     """Return a law with its parameters on a link, with those parameters as texts."""
     prototype = python_laws.load(law) if isinstance(law, str) else law
@@ -167,7 +167,7 @@ class MeasuredPlant(Plant):
     """
 
     flows: Plant
-    link: LoadedLink
+    link: Link
     model: LinearModel
 
     @property
@@ -191,19 +191,19 @@ class MeasuredPlant(Plant):
         return settled
 
 
-def flows_on(link: LoadedLink) -> Plant:
+def flows_on(link: Link) -> Plant:
     """Return the plant of a link for its flows alone, whose law is not asked."""
     return plant_on(link, registries.baseline()["name"], [])
 
 
-def plant_of(link: LoadedLink, model: LinearModel) -> MeasuredPlant:
+def plant_of(link: Link, model: LinearModel) -> MeasuredPlant:
     """Return the plant of a link under a law with this measured model."""
     return MeasuredPlant(flows_on(link), link, model)
 
 
 def common_model(
     law: str | Prototype,
-    links: Sequence[LoadedLink],
+    links: Sequence[Link],
     rtts_s: Sequence[float],
     flows: tuple[float, float],
     settings: dict[str, Any],

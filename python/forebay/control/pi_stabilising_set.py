@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import OperatingPoint, ScenarioError
 from forebay.control import frequency_response, pi_forms
 from forebay.control.frequency_response import Complexes, Floats, Terms
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.control.link import Link, quantity
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_forms import PiLaw
@@ -42,8 +42,8 @@ TRIED = 160
 SLOW = 5.0
 
 
-#: Rate, RTT and flows, as texts.
-Place = tuple[str, str, Any]
+#: Rate, RTT and number of flows of a link.
+Place = tuple[str, str, float]
 
 
 class NamedLoad(Protocol):
@@ -185,45 +185,69 @@ class RangeDesign:
 
 def design_for_range(
     law: str,
-    rates: Sequence[str],
-    rtts: Sequence[str],
-    flows: Sequence[float],
-    packet: str = "1000B",
+    link: Link,
+    *,
+    rate: tuple[str, str] | None = None,
+    rtt: tuple[str, str] | None = None,
+    flows: tuple[float, float] | None = None,
     target: str | None = None,
     interval: str | None = None,
-    l4s_flows: float = 0.0,
-    tcp: PerClass = PLAIN,
 ) -> RangeDesign:
-    """Return the robust PI for every corner of these ranges: |1/(1 + L)| is at most 2.
+    """Design one robust PI for every corner of ranges: |1/(1 + L)| is at most 2.
 
-    It rejects disturbances best, with the largest K_i (Åström and Hägglund 2006).
-    target: of every corner; a quarter of each corner's bandwidth-delay product, at the slowest rate
-    and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
-    law's own if that is shorter, if None. l4s_flows, tcp: as of `design.design`, at every corner;
-    an RTT may be a list of classes, with a range of rates or flows. Raises `ScenarioError`.
+    Of the robust gains it has those with the largest K_i, which reject disturbances best (Åström
+    and Hägglund 2006).
+
+    Parameters
+    ----------
+    law : str
+        Name of a law that is a PI.
+    link : Link
+        The link, for everything that no range varies.
+    rate, rtt, flows : pair, optional
+        Ends of the ranges. Flows of several classes keep their RTTs.
+    target : str, optional
+        Set-point of every corner; by default a quarter of the bandwidth-delay product at the lowest
+        rate and the shortest RTT.
+    interval : str, optional
+        Sampling interval; by default a fifth of the shortest RTT with its queue, or the law's own
+        interval if that is shorter.
+
+    Raises
+    ------
+    ScenarioError
+        If the law is not a PI, a range goes from more to less, or no gains are robust everywhere.
     """
     form = _pi_law(law)
-    ranges = _ranges(rates, rtts, flows)
+    rates = rate or (link.rate, link.rate)
+    rtts = rtt or (link.rtts, link.rtts)
+    counts = flows or (link.flows, link.flows)
+    _check_order(rates, rtts, counts)
+
+    def variant(place: Place) -> Link:
+        at_rate, at_rtt, number = place
+        return link.varied(rate=at_rate, rtt=None if rtt is None else at_rtt, flows=number)
+
     if target is None:
-        least = LoadedLink.from_texts(rates[0], packet, flows[0], rtts[0], tcp=tcp)
-        target = f"{least.target_pkts:g}p"
+        target = f"{variant((rates[0], rtts[0], counts[0])).set_point_pkts():g}p"
 
-    def link_at(place: Place) -> LoadedLink:
-        rate, rtt, n = place
-        return LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
+    def link_at(place: Place) -> Link:
+        at = variant(place)
+        return at.with_buffer_for(at.set_point_pkts(target))
 
-    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
+    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(counts))
     links = [link_at(place) for place in itertools.product(*ends_of)]
-    interval_s = _interval_s(form, links, interval)
-    ends = [(link, corner_on(form, link, target, interval_s)) for link in links]
+    interval_s = _interval_s(form, links, target, interval)
+    ends = [(corner, corner_on(form, corner, target, interval_s)) for corner in links]
     corners = [end for _, end in ends if isinstance(end, Corner)]
     left_out = [
-        f"{link.rate}, {link.rtts}, {link.flows:g} flows: {end}"
-        for link, end in ends
+        f"{corner.rate}, {corner.rtts}, {corner.flows:g} flows: {end}"
+        for corner, end in ends
         if isinstance(end, str)
     ]
     if not corners:
-        raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
+        reason = "(no corner of the ranges has an equilibrium)"
+        raise ParameterError("flows", f"{counts[0]:g}", "fewer flows", reason=reason)
     gains = choose(corners, interval_s)
     a, b = gains.a, gains.b
     texts = form.texts(a, b)
@@ -231,14 +255,14 @@ def design_for_range(
         raise ScenarioError(f"law: found a = {a:.4g}, b = {b:.4g}, allowed: those of {law}")
     params = [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
 
-    def loop_on(link: LoadedLink) -> Loop | None:
-        return plant_on(link, law, params).loop_at(link.flows, link.rtt_s)
+    def loop_on(at: Link) -> Loop | None:
+        return plant_on(at, law, params).loop_at(at.flows, at.rtt_s)
 
-    loops = [loop for link, end in ends if isinstance(end, Corner) and (loop := loop_on(link))]
+    loops = [loop for at, end in ends if isinstance(end, Corner) and (loop := loop_on(at))]
     if len(loops) < len(corners):
         raise ScenarioError(f"law: found no rest of {law} at every corner, allowed: a PI")
     own = [choose([corner], interval_s) for corner in corners]
-    places, centre = _between(ranges)
+    places, centre = _between(rates, rtts, counts)
     between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
     inside, middle = [*between.values()], between.get(centre, loops[0])
     return RangeDesign(law, gains, params, corners, loops, own, left_out, inside, middle)
@@ -255,53 +279,69 @@ def _pi_law(law: str) -> PiLaw:
     return form
 
 
-def _ranges(
-    rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float]
-) -> list[tuple[list[Any], list[float]]]:
-    """Return texts and numbers of each range. Raises `ScenarioError` for one from more to less."""
-    ranges: dict[str, tuple[list[Any], list[float]]] = {
-        "--rate": ([*rates], [_native.quantity("--rate", rate, "rate") for rate in rates]),
-        # Classes of flows keep their RTTs.
-        "--rtt": (
-            [*rtts],
-            [0.0 if "," in rtt else _native.quantity("--rtt", rtt, "time") for rtt in rtts],
-        ),
-        "--flows": ([f"{n:g}" for n in flows], [*flows]),
+def _ends(
+    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    """Return the ends of each range in base units; 0 for RTTs of several classes."""
+    low, high = rates
+    shortest, longest = rtts
+    classes = "," in shortest
+    return {
+        "rate": (quantity("rate", low, "rate"), quantity("rate", high, "rate")),
+        "rtt": (0.0, 0.0)
+        if classes
+        else (quantity("rtt", shortest, "time"), quantity("rtt", longest, "time")),
+        "flows": flows,
     }
-    for key, (_, numbers) in ranges.items():
-        if numbers[0] > numbers[-1] and (key != "--rtt" or numbers[-1] > 0):
-            raise ScenarioError(
-                f"{key}: found a range from more to less, allowed: from less to more"
-            )
-    return list(ranges.values())
 
 
-def _interval_s(form: PiLaw, links: Sequence[LoadedLink], interval: str | None) -> float:
+def _check_order(rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]) -> None:
+    """Raise `ParameterError` for a range that goes from more to less."""
+    values = {"rate": rates, "rtt": rtts, "flows": tuple(f"{number:g}" for number in flows)}
+    for name, (low, high) in _ends(rates, rtts, flows).items():
+        if low > high:
+            raise ParameterError(name, "..".join(values[name]), "from less to more")
+
+
+def _interval_s(form: PiLaw, links: Sequence[Link], target: str, interval: str | None) -> float:
     """Return the interval that was given, or one that suits the shortest RTT with its queue."""
     if interval is not None:
-        return _native.quantity("interval", interval, "time")
+        return quantity("interval", interval, "time")
     shortest_s = min(
-        link.shortest_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps for link in links
+        link.shortest_s + 8 * link.packet_bytes * link.set_point_pkts(target) / link.rate_bps
+        for link in links
     )
     return min(form.interval_s, float(f"{TAKEN * shortest_s:.2g}"))
 
 
-def _between(ranges: Sequence[tuple[list[Any], list[float]]]) -> tuple[list[Place], Place]:
-    """Return the places with an end or the middle of each range, but the corners; and the middle of
-    all."""
-    middles = [math.sqrt(min(numbers) * max(numbers)) for _, numbers in ranges]
-    texts = (quantities.rate(round(middles[0])), f"{1e3 * middles[1]:.9g}ms", f"{middles[2]:.9g}")
-    axes = [
-        dict.fromkeys(names if numbers[0] == numbers[-1] else [*names, text])
-        for (names, numbers), text in zip(ranges, texts, strict=True)
+def _between(
+    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
+) -> tuple[list[Place], Place]:
+    """Return a grid over the ranges without its corners, and its centre.
+
+    The grid has both ends and the geometric middle of each range.
+    """
+    ends = _ends(rates, rtts, flows)
+    middles = {name: math.sqrt(low * high) for name, (low, high) in ends.items()}
+    texts = {
+        "rate": quantities.rate(round(middles["rate"])),
+        "rtt": f"{1e3 * middles['rtt']:.9g}ms",
+        "flows": float(f"{middles['flows']:.9g}"),
+    }
+    axes: list[list[Any]] = [
+        [values[0]] if ends[name][0] == ends[name][1] else [*values, texts[name]]
+        for name, values in [("rate", rates), ("rtt", rtts), ("flows", flows)]
     ]
-    rate, rtt, flows = (list(axis)[-1] for axis in axes)
-    corners = set(itertools.product(*(names for names, _ in ranges)))
-    places = [(r, t, n) for r, t, n in itertools.product(*axes) if (r, t, n) not in corners]
-    return places, (rate, rtt, flows)
+    rate, rtt, number = (axis[-1] for axis in axes)
+    corners = set(itertools.product(rates, rtts, flows))
+    return [place for place in itertools.product(*axes) if place not in corners], (
+        rate,
+        rtt,
+        number,
+    )
 
 
-def corner_on(form: PiLaw, link: LoadedLink, target: str, interval_s: float) -> Corner | str:
+def corner_on(form: PiLaw, link: Link, target: str, interval_s: float) -> Corner | str:
     """Return the plant of a link's flows behind a PI law's sampler, or why there is none, in words.
 
     Raises `ScenarioError` for a parameter that is wrong.

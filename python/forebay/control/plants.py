@@ -18,17 +18,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
-from forebay._native import FlowModel, ScenarioError
+from forebay._base.errors import ParameterError
+from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
 from forebay.control.frequency_response import Number, Terms
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.loop import Loop
 from forebay.control.plant import (
     ClassEquilibrium,
@@ -48,8 +49,10 @@ if TYPE_CHECKING:
 
     from forebay._native import LawModel, LinearModel
 
-#: Descriptions of the flows: the published plant, or that of `ack_clocking`.
-WINDOWS = ("published", "sawtooth")
+#: Plants of Reno flows: that of the papers, or that of `ack_clocking`, which has ACKs as the flows'
+#: clock and windows as sawteeth.
+Windows = Literal["published", "sawtooth"]
+WINDOWS: tuple[Windows, ...] = get_args(Windows)
 #: The queue in which all packets wait in one line.
 ONE_LINE = "fifo"
 #: Share of the largest mode below which one is rounding.
@@ -143,11 +146,11 @@ class MixedPlant(Plant):
     """A law on a link with these classes, scaled to any number of flows and any mean RTT."""
 
     law: LawModel
-    link: LoadedLink
+    link: Link
     classes: tuple[FlowClass, ...]
 
     @classmethod
-    def on_link(cls, link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> Self:
+    def on_link(cls, link: Link, law: str, params: Sequence[tuple[str, Any]]) -> Self:
         """Return the plant of a link's flows under a law.
 
         Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a law
@@ -156,10 +159,9 @@ class MixedPlant(Plant):
         model = link.model(law, params)
         groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
         if model.coupling is not None and any(SENDERS[group.tcp].ecn == "l4s" for group in groups):
-            raise ScenarioError(
-                f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
-                "allowed: --l4s-flows for these"
-            )
+            expected = "other senders; l4s_flows is the number of L4S flows"
+            reason = f"which {law} signals as flows of L4S"
+            raise ParameterError("senders", link.senders, expected, reason=reason)
         mean_s = link.rtt_s if len(groups) > 1 else groups[0].rtt_s
         total = sum(group.flows for group in groups)
         classes = [
@@ -339,25 +341,29 @@ class MixedPlant(Plant):
         return MixedLoop(self, equilibrium, self.terms([equilibrium]))
 
 
-def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
+def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
     """Return k of a coupled law, and True if flows of L4S have a queue of their own.
 
     Raises `ScenarioError` for a law that is not coupled, or does not integrate.
     """
     if model.coupling is None:
         names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
-        raise ScenarioError(
-            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
-            f"apart, allowed: 0, or one of {', '.join(names)}"
+        raise ParameterError(
+            "l4s_flows",
+            f"{link.l4s_flows:g}",
+            f"0, or one of the laws {', '.join(names)}",
+            reason=f"but {law} does not distinguish L4S flows",
         )
     if model.coupling <= 0:
-        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+        raise ParameterError("overrides", 0, "more than 0 with L4S flows", item="coupling")
     point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
     linear = model.linear(point)
     if linear is not None and not linear["integrates"]:
-        raise ScenarioError(
-            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
-            "allowed: 0, or a gain that integrates"
+        raise ParameterError(
+            "l4s_flows",
+            f"{link.l4s_flows:g}",
+            "0, or a gain that integrates",
+            reason=f"but {law} has no integral with these gains",
         )
     queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
     return model.coupling, queue != ONE_LINE
@@ -426,22 +432,33 @@ class CoupledPlant(MixedPlant):
 
 
 def plant_on(
-    link: LoadedLink, law: str, params: Sequence[tuple[str, Any]], windows: str = WINDOWS[0]
+    link: Link, law: str, params: Sequence[tuple[str, Any]], windows: Windows = "published"
 ) -> Plant:
-    """Return the plant of a link's flows under a law, with one of `WINDOWS`.
+    """Return the plant of a link's flows under a law.
 
-    Raises `ScenarioError` for a wrong parameter, and for flows that do not suit the law or the
-    windows.
+    Parameters
+    ----------
+    link : Link
+        The link and its flows.
+    law : str
+        Name of the law in `forebay laws`.
+    params : sequence of (name, value)
+        Parameters of the law.
+    windows : {"published", "sawtooth"}, optional
+        The description of Reno flows.
+
+    Raises
+    ------
+    ScenarioError
+        If a parameter is wrong, or the flows do not suit the law or the description.
     """
     if windows not in WINDOWS:
-        raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
-    conflict = "--tcp, or with several RTTs" if link.groups else ""
-    conflict = "--l4s-flows" if link.l4s_flows else conflict
+        raise ParameterError("windows", windows, ", ".join(WINDOWS))
+    conflict = "with several RTTs or senders other than reno" if link.groups else ""
+    conflict = "with L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:
         if conflict:
-            raise ScenarioError(
-                f'--windows: found "{windows}" with {conflict}, allowed: {WINDOWS[0]}'
-            )
+            raise ParameterError("windows", windows, WINDOWS[0], reason=conflict)
         return AckClockedPlant(link.model(law, params))
     if link.groups:
         return MixedPlant.on_link(link, law, params)

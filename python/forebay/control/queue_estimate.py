@@ -27,7 +27,7 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN, modelled_senders
+from forebay.control.link import PLAIN, modelled_senders
 from forebay.control.queue_records import Floats, QueueRecord
 from forebay.control.senders import SENDERS
 

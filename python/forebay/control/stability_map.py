@@ -12,19 +12,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import progress, quantities, signals
-from forebay._base.quantities import DOTS, range_ends
+from forebay._base.errors import ParameterError
+from forebay._base.quantities import DOTS, Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass, scenario_toml
+from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
 from forebay.control.plant import REASONS, Plant
-from forebay.control.plants import WINDOWS, plant_on
+from forebay.control.plants import WINDOWS, Windows, plant_on
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel
@@ -40,6 +41,8 @@ Params = Sequence[tuple[str, str]]
 MOST_PACKETS = 2e9
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
+#: Axis of a map next to the number of flows.
+Axis = Literal["rtt", "rate"]
 #: Shortest and longest simulation.
 SHORTEST_S, LONGEST_S = 30.0, 300.0
 
@@ -62,8 +65,8 @@ class StabilityMap:
     """
 
     law: str
-    link: LoadedLink
-    axis: str
+    link: Link
+    axis: Axis
     flows: Floats
     values: Floats
     gain_margin_db: Floats
@@ -72,10 +75,12 @@ class StabilityMap:
     oscillation: Sequence[tuple[float, float, float]] = ()
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
-    windows: str = WINDOWS[0]
+    windows: Windows = "published"
     #: the measured model of a law in Python
     measured: LinearModel | None = None
     interrupted: bool = False
+    #: Set-point in packets, from which packet simulations measure deviations.
+    target_pkts: float = 1.0
 
     def rate_and_rtt(self, value: float) -> tuple[float, float]:
         """Return rate in bit/s and RTT in s at a value of the axis."""
@@ -131,47 +136,70 @@ class StabilityMap:
 
 def stability_map(
     law: str,
-    rate: str,
-    flows: str,
-    rtt: PerClass,
+    link: Link,
     *,
-    packet: str = "1000B",
-    buffer: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    l4s_flows: float = 0.0,
+    flows: Span,
+    rtt: Span | None = None,
+    rate: Span | None = None,
+    overrides: Overrides = (),
     points: int = 100,
     simulate: int = 0,
     store: Store | None = None,
-    windows: str = WINDOWS[0],
-    tcp: PerClass = PLAIN,
+    windows: Windows = "published",
 ) -> StabilityMap:
     """Map where a law is stable, over flows and RTT or over flows and rate.
 
-    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME, whose measured
-        linear model is the same at every load.
-    flows: a range of long-lived TCP flows, such as "10..400".
-    rate, rtt: one of them a range, such as "5..50Mbit/s" or "20..500ms"; rtt is propagation, both
-        ways.
-    packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
-    overrides: parameters of the law, such as {"target": "40ms"}.
-    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
-    points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
-        where these are kept; nowhere if None.
-    windows: "published", the plant of the papers, or "sawtooth", which is nearer to packets: ACKs
-        are the flows' clock, and windows sawteeth.
-    tcp: sender of the flows, as of `forebay.design`. It or rtt may be a list, of classes of flows
-        between which the flows are divided equally; the range is then of `rate`.
+    Theory decides each cell, with delay, sampler and hold exact. Ctrl-C while packets run gives the
+    map without them, and sets its `interrupted`.
 
-    Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
-    the map without them, and overrides its `interrupted`. Raises `ScenarioError` for bad input.
+    Parameters
+    ----------
+    law : str
+        A name of `forebay laws`; or a law written in Python, as ``"FILE.py:NAME"``, whose measured
+        linear model is the same at every load.
+    link : Link
+        The link, for everything that no axis varies. Its default buffer is the largest
+        bandwidth-delay product of the map.
+    flows : pair or str
+        Range of the number of long-lived TCP flows, such as ``(10, 400)`` or ``"10..400"``. The
+        classes of flows keep their shares of it.
+    rtt, rate : pair or str, optional
+        Range of the other axis, such as ``("5ms", "300ms")`` or ``"5..50Mbit/s"``: one of the two.
+        A map over the RTT needs a link whose flows have one RTT.
+    overrides : dict, str or sequence, optional
+        Parameters of the law, such as ``{"target": "40ms"}``.
+    points : int, optional
+        Cells along an axis.
+    simulate : int, optional
+        Packet simulations along an axis; none by default.
+    store : Store, optional
+        Where simulations are kept; nowhere by default.
+    windows : {"published", "sawtooth"}, optional
+        The plant of the papers, or one that is nearer to packets: ACKs are the flows' clock, and
+        windows are sawteeth.
+
+    Raises
+    ------
+    ScenarioError
+        If a law, parameter or range is wrong, or the law has no linear model.
+
+    Examples
+    --------
+    >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
+    >>> smap = forebay.stability_map("pi", link, flows=(10, 400), rtt=("5ms", "300ms"))
     """
-    params = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
+    params = dict(quantities.set_pairs(overrides))
     if measured_law.is_python(law) and windows != WINDOWS[0]:
-        raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
+        expected, reason = f"{WINDOWS[0]} for a law in Python", "which needs the law's equations"
+        raise ParameterError("windows", windows, expected, reason=reason)
+    axis, loads, values, longest = _ranges(link, flows, rtt, rate)
+    if axis == "rtt":
+        link = link.varied(rtt=longest, flows=loads[1])
+    else:
+        link = link.varied(rate=longest, flows=loads[1])
     # The set-point matters only where the law has none among its parameters.
-    target = params.get("target", "1p")
-    axis, loads, values, (rate, rtt) = _ranges(rate, flows, rtt)
-    link = LoadedLink.from_texts(rate, packet, loads[1], rtt, target, buffer, l4s_flows, tcp)
+    target_pkts = link.set_point_pkts(params.get("target", "1p"))
+    link = link.with_buffer_for(target_pkts)
     try:
         with progress.status("finding where the loop is stable"):
             result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
@@ -179,8 +207,9 @@ def stability_map(
         if "target" in params or not str(error).startswith("target: "):
             raise
         raise ScenarioError(
-            f"{error}; it is {law}'s own, and `--set target=…` gives another"
+            f"{error}; it is the default set-point of {law}, which an override of target replaces"
         ) from None
+    result = replace(result, target_pkts=target_pkts)
     if not simulate:
         return result
     try:
@@ -191,62 +220,43 @@ def stability_map(
 
 
 def _ranges(
-    rate: str, flows: str, rtt: PerClass
-) -> tuple[str, tuple[float, float], tuple[float, float], tuple[str, str]]:
-    """Return the axis, the ends of flows and axis, and the link's largest rate and RTT.
+    link: Link, flows: Span, rtt: Span | None, rate: Span | None
+) -> tuple[Axis, tuple[float, float], tuple[float, float], str]:
+    """Return the axis, the ends of flows and axis in base units, and the axis' upper end as text.
 
-    Raises `ScenarioError` unless flows and one of rate and RTT are ranges.
+    Raises `ParameterError` unless exactly one of RTT and rate is a range.
     """
-    if not isinstance(rtt, str):
-        rtt = ",".join([str(text) for text in rtt]) if isinstance(rtt, Sequence) else str(rtt)
-    loads = _bounds("--flows", flows, None)
-    axis = _axis(rate, rtt)
-    text = rate if axis == "rate" else rtt
-    values, longest = _bounds(f"--{axis}", text, axis), range_ends(f"--{axis}", text)[1]
-    return axis, loads, values, (longest, rtt) if axis == "rate" else (rate, longest)
+    loads = _bounds("flows", span_ends("flows", flows, None), None)
+    if (rtt is None) == (rate is None):
+        expected = "a range of the RTT or of the rate, and not both"
+        raise ParameterError("rtt", "none" if rtt is None else rtt, expected)
+    if rtt is not None and len({group.rtt for group in link.groups}) > 1:
+        expected = "flows with one RTT, or a range of the rate"
+        raise ParameterError("rtt", rtt, expected, reason=f"with classes of {link.rtts}")
+    if rtt is not None:
+        ends = span_ends("rtt", rtt, "time")
+        return "rtt", loads, _bounds("rtt", ends, "time"), ends[1]
+    assert rate is not None
+    ends = span_ends("rate", rate, "rate")
+    return "rate", loads, _bounds("rate", ends, "rate"), ends[1]
 
 
-def _axis(rate: str, rtt: str) -> str:
-    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
-    if DOTS in rtt and "," in rtt:
-        raise ScenarioError(
-            f'--rtt: found "{rtt}", allowed: a range, or a list beside a range of rate'
-        )
-    if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
-    if DOTS in rate:
-        return "rate"
-    if DOTS not in rtt:
-        for text in rtt.split(","):
-            _native.quantity("--rtt", text, "time")
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
-    return "rtt"
+def _bounds(name: str, ends: tuple[str, str], kind: str | None) -> tuple[float, float]:
+    """Return the ends of a range in base units; kind is None for plain numbers.
 
-
-def _bounds(key: str, text: str, axis: str | None) -> tuple[float, float]:
-    """Return the ends of a range of flows (axis None), rate or RTT. Raises `ScenarioError`."""
-    if DOTS not in text:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
-    ends = range_ends(key, text)
-    if axis is None:
-        low, high = (_number(key, end) for end in ends)
-    else:
-        kind = "rate" if axis == "rate" else "time"
-        low, high = (_native.quantity(key, end, kind) for end in ends)
+    Raises `ParameterError` unless it goes from less to more, above zero.
+    """
+    low, high = (_number(name, end) if kind is None else quantity(name, end, kind) for end in ends)
     if not 0 < low < high:
-        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+        raise ParameterError(name, DOTS.join(ends), "from less to more, above zero")
     return low, high
 
 
-def _number(key: str, text: str) -> float:
+def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None
-
-
-# The name that `forebay` gives it.
-map = stability_map  # noqa: A001
+        raise ParameterError(name, text, "a number") from None
 
 
 # --- theory -------------------------------------------------------------------------------------
@@ -254,13 +264,13 @@ map = stability_map  # noqa: A001
 
 def theory_map(
     law: str,
-    link: LoadedLink,
+    link: Link,
     params: Params,
     flows: tuple[float, float],
-    axis: str,
+    axis: Axis,
     values: tuple[float, float],
     points: int = 200,
-    windows: str = WINDOWS[0],
+    windows: Windows = "published",
 ) -> StabilityMap:
     """Return theory's map on `points` × `points` cells, evenly spaced in the logarithm.
 
@@ -270,7 +280,7 @@ def theory_map(
     """
     columns, rows = np.geomspace(*flows, points), np.geomspace(*values, points)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
-    links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
+    links = [link.at_rate(rate_bps) for rate_bps in rates_bps]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
     measured = None
     plants: list[Plant]
@@ -350,9 +360,9 @@ def with_packets(
     reads = []
     for n, value in cells:
         rate_bps, rtt_s = theory.rate_and_rtt(value)
-        link = replace(theory.link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
-        target_pkts = link.target_pkts
-        text = scenario_toml(link, theory.law, params, "Oscillation", target_pkts, duration_s)
+        link = theory.link.with_load(n, rtt_s).at_rate(rate_bps)
+        title, target_pkts = "Oscillation", theory.target_pkts
+        text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
     oscillation = []
     for number, done in execution.execute_all(reads, samples=False, store=store):
@@ -369,7 +379,7 @@ def with_packets(
 def _settling_s(theory: StabilityMap, params: Params, flows: float, value: float) -> float:
     """Return the settling time of a cell's loop; 0 if there is none, or it is not stable."""
     rate_bps, rtt_s = theory.rate_and_rtt(value)
-    link = replace(theory.link, rate=f"{round(rate_bps)}bit/s")
+    link = theory.link.at_rate(rate_bps)
     plant = (
         plant_on(link, theory.law, params, theory.windows)
         if theory.measured is None

@@ -1,26 +1,29 @@
 """Design the parameters of laws with `gains = "auto"`, for the link and the load of each.
 
-The reader of scenarios asks this module for gains before a run. So do studies, which keep designs
-in their store, and links for real traffic, which may ask another process: `python -m
-forebay.experiment.automatic_gains` reads questions as JSON from standard input and writes the
-answers to standard output.
+Every part that designs a law without being told its gains asks this module: the reader of
+scenarios, studies, which keep designs in their store, links for real traffic, laws in the kernel,
+tuning, and the studio. `control.fitted_gains` has the method.
+
+A link for real traffic asks another process. It may have to become the emulator, for which a
+process must have a single thread, and numpy starts more.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from forebay._base.publication import digest_of
+from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
     from forebay._native import Designed, GainsRequest, Parameter, Plan
+    from forebay.control.designed_law import Design
     from forebay.control.fitted_gains import Fitted
+    from forebay.control.link import Link
     from forebay.experiment.store import Designs
 
 #: The kind of a law, the arguments of `fitted_gains.OperatingRange` for its link and load, and the
@@ -54,10 +57,39 @@ def fitted(question: Question) -> Fitted:
     from forebay.control import fitted_gains  # loads scipy
 
     kind, place, fixed = question
-    flows = place["flows"]
-    # JSON turns the ends of a range into a list.
-    ends = {"rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
-    return fitted_gains.fit(kind, fitted_gains.OperatingRange(**{**place, **ends}), fixed)
+    return fitted_gains.fit(kind, fitted_gains.OperatingRange(**place), fixed)
+
+
+def by_rule(law: str, link: Link, target_pkts: float, settings: Mapping[str, str]) -> Design:
+    """Return a law designed for a link by its rule alone.
+
+    A rule that suits no other sender is asked for Reno flows, for which it was made.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law in `forebay laws`.
+    link : Link
+        The link and its flows.
+    target_pkts : float
+        The set-point in packets.
+    settings : Mapping[str, str]
+        Goals of the rule and parameters of the law, as texts.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no design for Reno flows either.
+    """
+    from forebay.control.design_rule import design_once  # loads scipy
+    from forebay.control.link import PLAIN
+
+    try:
+        return design_once(law, link, target_pkts, settings)
+    except ScenarioError:
+        if not link.groups:
+            raise
+        return design_once(law, link.varied(senders=PLAIN), target_pkts, settings)
 
 
 def of_request(request: GainsRequest) -> Question:
@@ -151,19 +183,20 @@ def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[d
         If the other process fails.
     """
     if not elsewhere or "numpy" in sys.modules or not questions:
-        return [_answer(question) for question in json.loads(json.dumps(questions))]
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise ScenarioError(f"link: the design of the law failed: {last}")
-    answered: list[dict[str, Any]] = json.loads(done.stdout)
+        return answer_all(questions)
+    worker = Worker(f"{__name__}:{answer_all.__name__}")
+    try:
+        answered: list[dict[str, Any]] = worker.ask(questions)
+    except WorkerError as error:
+        raise ScenarioError("link: the process that designs the law has ended") from error
+    finally:
+        worker.end()
     return answered
+
+
+def answer_all(questions: Sequence[Question]) -> list[dict[str, Any]]:
+    """Return the answer to each question, as `answers` does, in this process."""
+    return [_answer(question) for question in questions]
 
 
 def _answer(question: Question) -> dict[str, Any]:
@@ -245,7 +278,3 @@ def _by_law(designed: Sequence[Designed]) -> dict[int, list[Designed]]:
     for design in designed:
         by_law.setdefault(design.law, []).append(design)
     return by_law
-
-
-if __name__ == "__main__":
-    json.dump(answers(json.load(sys.stdin)), sys.stdout)

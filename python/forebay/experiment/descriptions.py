@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import input_file, quantities, words
+from forebay._base import input_file, quantities, registries, words
 from forebay.experiment import steady_state
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def in_words(
     for finding, count in findings:
         at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
         share = f" ({count} of {looked_at})" if len(points) > 1 else ""
-        sentences.append((f"{finding.law}{at}: {finding.text}{share}.", finding.command))
+        law = registries.title_of(finding.law)
+        sentences.append((f"{law}{at}: {finding.text}{share}.", finding.command))
     return sentences
 
 

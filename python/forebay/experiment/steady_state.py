@@ -23,7 +23,7 @@ from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Parameter, PointInfo, Run, TrafficInfo
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
 
 #: Utilisation from which a link is full, and relative deviation beyond which a set-point is missed.
 FULL, MISSED = 0.9, 0.25
@@ -36,8 +36,8 @@ CONSTANTS = 3.0
 L4S = "l4s"
 #: The warning about a law whose runs do not depend on the seed.
 SAME_RUN = (
-    "all {} seeds gave the same run, so there is neither an interval nor a test; the seed draws "
-    "the starts of flows unless a scenario fixes them"
+    "all {} seeds gave the same run, so that there is no interval and no test; leave out `start`, "
+    "so that the seed draws the start times of flows"
 )
 #: The most pairs of point and law that are compared with the linear model.
 MOST_MODELS = 200
@@ -119,9 +119,9 @@ def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
     if law.target_pkts <= room_pkts:
         return ""
     return (
-        f"its target is {law.target_pkts:.0f} packets at this rate, and the buffer holds "
-        f"{room_pkts:.0f}: the queue never reaches the target, and the buffer alone limits it; "
-        "take a longer buffer or a smaller target"
+        f"its target is {law.target_pkts:.0f} packets at this rate, but the buffer holds "
+        f"{room_pkts:.0f}, so that the queue never reaches the target; use a longer buffer or a "
+        "smaller target"
     )
 
 
@@ -166,8 +166,8 @@ def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
         return ""
     first, last = values[:, 0].mean(), values[:, -1].mean()
     return (
-        f"the queue still moves while it is measured, from {first:.0f} packets at first to "
-        f"{last:.0f} at last; measure later, or longer"
+        f"not in steady state: the mean queue drifts from {first:.0f} to {last:.0f} packets "
+        "within the measurement window; start measuring later or run longer"
     )
 
 
@@ -207,14 +207,14 @@ def unmarked(point: PointInfo) -> Iterator[str]:
             continue
         if traffic.ecn == "off":
             yield (
-                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
-                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
-                "in its [[traffic]] lets them be"
+                f"{traffic.label}: its packets are not ECN-capable, so that {traffic.tcp} responds "
+                f"only to drops, like {sender['window_law_on_drops']}; set ecn = true or "
+                'ecn = "l4s" in its [[traffic]]'
             )
         elif not any(link.ecn for link in point.links):
             yield (
-                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
-                f"answers drops alone, as {sender['window_law_on_drops']} does"
+                f"{traffic.label}: no link marks packets, so that {traffic.tcp} responds only to "
+                f"drops, like {sender['window_law_on_drops']}; set bottleneck.ecn = true"
             )
 
 
@@ -349,8 +349,8 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
             tcp=load.senders[0].tcp,
         )
     return (
-        f"the mean {judged.what} of {judged.measured_text} is more than {100 * MISSED:.0f} % away "
-        f"from the target of {judged.target_text}",
+        f"missed its target by more than {100 * MISSED:.0f} %: mean {judged.what} "
+        f"{judged.measured_text}, target {judged.target_text}; its gains do not suit this link",
         command,
     )
 
@@ -378,13 +378,13 @@ def _short(point: PointInfo, law: LawInfo) -> str:
     needed = quantities.time(float(f"{needed_s:.2g}"))
     if start - began < needed_s:
         return (
-            f"by the linear model its loop takes {needed} to settle, and measuring begins after "
-            f"{quantities.time(start - began)}"
+            f"the loop settles in {needed} by the linear model, but the measurement begins after "
+            f"{quantities.time(start - began)}; start measuring later"
         )
     if end - start < needed_s:
         return (
-            f"by the linear model its loop takes {needed} to settle, longer than the "
-            f"{quantities.time(end - start)} that are measured"
+            f"the loop settles in {needed} by the linear model, longer than the measurement "
+            f"window of {quantities.time(end - start)}; run longer"
         )
     return ""
 
@@ -447,18 +447,17 @@ def _mean_rtt_s(traffics: Sequence[TrafficInfo]) -> float:
     return total_s / sum(traffic.flows for traffic in traffics)
 
 
-def _link(point: PointInfo, load: _Load) -> LoadedLink:
+def _link(point: PointInfo, load: _Load) -> Link:
     """Return the bottleneck with its load, as the linear model takes it."""
-    from forebay.control.loaded_link import PLAIN, LoadedLink
+    from forebay.control.link import PLAIN, Link
 
     plain = [sender.tcp for sender in load.senders] == [PLAIN]
-    return LoadedLink(
+    return Link.of_groups(
         quantities.rate(point.links[0].rate_bps),
-        quantities.size(load.packet_bytes),
-        load.flows,
         quantities.time(load.rtt_s),
-        1.0,
-        math.ceil(_room_pkts(point, load.packet_bytes)),
+        flows=load.flows,
+        packet=quantities.size(load.packet_bytes),
+        buffer_pkts=math.ceil(_room_pkts(point, load.packet_bytes)),
         groups=() if plain else load.senders,
     )
 

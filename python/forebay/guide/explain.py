@@ -210,7 +210,9 @@ def _registries() -> Iterator[Entry]:
         yield from _registered("law", law, "a law", "docs/reference/laws.md", example, facts)
     for name, queue in registries.queues().items():
         example = f"forebay run FILE --law pi --set law.pi.queue={name}"
-        yield from _registered("queue", queue, "a queue discipline", "docs/reference/queues.md", example)
+        yield from _registered(
+            "queue", queue, "a queue discipline", "docs/reference/queues.md", example
+        )
 
 
 def neighbours(name: str) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawTwin, ScenarioError
+from forebay.experiment import automatic_gains
 from forebay.linux import device_qdiscs, devices, namespaces, programs, records, tcx
 from forebay.linux.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.linux.programs import CLASSIFIER, FRONTS, QDISC, KernelError, answer, call, hexadecimal
@@ -486,8 +487,7 @@ def _designed(
     attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
     """Return parameters by the law's rule, and a line on them."""
-    from forebay.control import fitted_gains  # loads scipy
-    from forebay.control.loaded_link import PLAIN
+    from forebay.control.link import PLAIN  # loads numpy
     from forebay.control.senders import SENDERS
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
@@ -508,15 +508,15 @@ def _designed(
     if "flows" in design:
         least, most = quantities.range_ends("flows", design["flows"])
         flows = (float(least), float(most))
-    loads = fitted_gains.OperatingRange(
-        attached.rate_bps,
-        target.ip_bytes,
-        (shortest_s, longest_s),
-        attached.buffer_pkts,
-        flows,
-        tcp=tcp,
-    )
-    fitted = fitted_gains.fit(attached.law, loads, parameters)
+    place = {
+        "rate_bps": attached.rate_bps,
+        "packet_bytes": target.ip_bytes,
+        "rtt_s": (shortest_s, longest_s),
+        "room_pkts": attached.buffer_pkts,
+        "flows": flows,
+        "tcp": tcp,
+    }
+    fitted = automatic_gains.fitted((attached.law, place, parameters))
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"

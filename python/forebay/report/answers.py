@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay._base import quantities, words
-from forebay._base.metrics import METRICS, with_interval
-from forebay._base.registries import senders
+from forebay._base.metrics import METRICS
+from forebay._base.registries import senders, title_of
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.experiment import Description
 from forebay.experiment.table import RunTable
@@ -88,6 +88,7 @@ def sentences(
         unequal=UNEQUAL,
         seeds=seeds,
         in_unit=_in_unit,
+        title=title_of,
     )
 
 
@@ -112,9 +113,10 @@ def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
         "without": [],
     }
     for law_name, set_points in by_law.items():
-        text = law_name
+        text = title_of(law_name)
         if len(set_points) == 1:
-            text += f" ({set_points[0].measured_text} for {set_points[0].target_text})"
+            measured_text, target_text = set_points[0].measured_text, set_points[0].target_text
+            text += f" (mean {measured_text}, target {target_text})"
         full = [measurement for measurement in set_points if measurement.full]
         held_count = sum(not measurement.missed for measurement in full)
         if not set_points:
@@ -169,8 +171,9 @@ def _shared(traffic: pl.DataFrame) -> list[Sharing]:
 
 
 def _in_unit(name: str, value: float) -> str:
+    """Return a value of a metric with its unit, in three figures."""
     metric = METRICS[name]
-    number = with_interval(metric.scale * value, math.nan)
+    number = words.in_figures(metric.scale * value)
     return f"{number}\N{NO-BREAK SPACE}{metric.unit}"
 
 

@@ -316,7 +316,7 @@ MOST_ROWS = 12
 
 
 def results(console: Console, result: Result) -> None:
-    """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
+    """Print a result: its answer, a row of means for each law, point and link, and its warnings."""
     points = list(result.points())
     links = max(len(point.links) for _, point in points)
     # One table, whose rows are named by point and law, reads better than one for each point.
@@ -332,19 +332,29 @@ def results(console: Console, result: Result) -> None:
         heads, keys = ["law", *by_place[0][1].heads[1:]], 1
         groups = [RowGroup(table.rows, place) for place, table in by_place]
     columns = [Column.from_heading(head, left=i == keys - 1) for i, head in enumerate(heads)]
-    console.print(Text(result.plan.title, style="bold"))
+    from forebay.report import answers  # loads jinja2
+
+    found = descriptions.warnings(result)
+    for sentence in answers.answers(result):
+        console.print(Text(sentence))
+    console.print()
+    if result.plan.title:
+        console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
     who_gets_what(console, result)
     note = (
-        f"mean ± half the 95 % confidence interval over {result.seeds} seeds; no ±: all alike"
+        f"mean ± half of the 95 % confidence interval over {result.seeds} seeds; without ±, all "
+        "seeds gave the same value"
         if result.seeds > 1
-        else "one seed: no interval; --seeds 5 gives one"
+        else "one seed, so no confidence interval; use for example --seeds 5"
     )
     console.print(Text(note, style="dim"))
-    warnings(console, descriptions.warnings(result))
+    if found:
+        console.print()
+    warnings(console, found)
 
 
-def who_gets_what(console: Console, result: Result, title: str = "Who gets what") -> None:
+def who_gets_what(console: Console, result: Result, title: str = "Results by traffic") -> None:
     """A table for each link that several traffics cross; of a few rows every column, however
     narrow the terminal is."""
     tables = list(_traffic(result))
@@ -353,13 +363,17 @@ def who_gets_what(console: Console, result: Result, title: str = "Who gets what"
         table.show(console, f"{title}, {place}" if place else title, continued=continued)
 
 
-def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
-    """Sentences, and commands that help."""
-    for warning, command in said:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+def warnings(console: Console, found: Sequence[tuple[str, str]]) -> None:
+    """Print warnings as a list, each with a command that helps if there is one."""
+    for warning, command in found:
+        lines = textwrap.wrap(
+            f"warning: {warning}", console.width, subsequent_indent="  ", break_on_hyphens=False
+        )
+        console.print(Text("\n".join(lines), style="yellow"))
         if command:
-            # It must stay whole.
-            console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+            console.print(Text("  To design the law for this link:"))
+            for line in words.broken_command(command, console.width - 4):
+                console.print(Text(f"    {line}"), soft_wrap=True)
 
 
 def _traffic(result: Result) -> Iterator[tuple[str, Table]]:
@@ -381,6 +395,6 @@ def cost(result: Result) -> str:
     engine = result.experiment.engine
     by = "" if engine.name == PACKETS.name else f", {engine.in_words}"
     return (
-        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets, in "
+        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets in "
         f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from forebay._base import words
+from forebay._base import registries, words
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
 
@@ -43,6 +43,7 @@ def template(name: str) -> Template:
         "marked": marked,
         "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
+        "law_title": registries.title_of,
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
         "one_in": _one_in,
         "or_unlimited": lambda number, unit: (

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawModel, ScenarioError
-from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
@@ -279,13 +279,15 @@ class State:
         return registries.window_law(self.tcp, self.ecn)
 
     @property
-    def link(self) -> LoadedLink:
-        """The link for theory, without set-point; with Reno where it has no such sender."""
+    def link(self) -> Link:
+        """The link for theory; with Reno flows where theory has no model of the sender."""
         keys = ("rate", "packet", "rtt")
         rate, packet, rtt = (BY_KEY[key].write(getattr(self, key)) for key in keys)
         tcp = self.growth or PLAIN
         groups = () if tcp == PLAIN else (Group(tcp, self.flows, rtt),)
-        return LoadedLink(rate, packet, self.flows, rtt, 1.0, self.buffer, groups=groups)
+        return Link.of_groups(
+            rate, rtt, flows=self.flows, packet=packet, buffer_pkts=self.buffer, groups=groups
+        )
 
     @property
     def packets(self) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
 from forebay.control import stability_map
-from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.control.link import PLAIN, Link
 from forebay.control.plant import REASONS
 from forebay.control.plants import plant_on
 from forebay.experiment import experiment
@@ -183,7 +183,7 @@ def _map(
     kind: str,
     params: tuple[tuple[str, str], ...],
     growth: str,
-    link: LoadedLink,
+    link: Link,
     axes: tuple[tuple[float, float], ...],
 ) -> dict[str, Any] | str:
     """Return a map, or the reason why there is none."""

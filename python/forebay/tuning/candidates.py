@@ -18,21 +18,22 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from forebay import _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.registries import baseline
 from forebay._native import ScenarioError, SearchSpace
-from forebay.control import disturbances, fitted_gains
-from forebay.control.fitted_gains import OperatingRange
-from forebay.control.loaded_link import PLAIN
+from forebay.control import disturbances
+from forebay.control.link import PLAIN
 from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
+from forebay.experiment import automatic_gains
 from forebay.linux import programs
 from forebay.scenario import router
 from forebay.scenario.builder import Law
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay._native import TcWords
@@ -51,7 +52,15 @@ NEARLY_ALL = 1 - 1e-6
 SET_POINTS = ("target", "delay")
 #: Multiples of a law's usual set-point that a router may have, too.
 TARGET_SHARES = (1 / 3, 2 / 3, 2.0)
-#: The kinds of router, and what each of them has.
+#: The laws of a router: those of Linux, or also those of `forebay attach`.
+RouterLaws = Literal["linux", "attach"]
+#: The goals of a user.
+GoalName = Literal["delay", "balance", "throughput"]
+#: The gains of the laws with which a choice is compared.
+ReferenceGains = Literal["paper", "auto"]
+#: Figures of a tuning: delay against goodput, point by point, compared with the papers' defaults.
+TuningPicture = Literal["trade", "places", "defaults"]
+#: The laws that each kind of router has, in words.
 CHOICES = {
     "linux": "the qdiscs of Linux",
     "attach": "the qdiscs of Linux and the laws that forebay attach installs",
@@ -156,7 +165,7 @@ def local_models_at(
     law: str,
     params_at: Callable[[OperatingPoint, float], Sequence[tuple[str, str]]],
     queue_pkts: float | Callable[[OperatingPoint], float],
-    ranges: Ranges,
+    ranges: LinkRange,
     points: Sequence[OperatingPoint],
 ) -> list[LocalModel | None]:
     """Return the linear model of a law at each point.
@@ -310,7 +319,7 @@ class Space:
         return _texts(self.native.adapted(self._values(point), at.plain, flows))
 
     def local(
-        self, point: Point, ranges: Ranges, points: Sequence[OperatingPoint]
+        self, point: Point, ranges: LinkRange, points: Sequence[OperatingPoint]
     ) -> list[LocalModel | None]:
         """Return the linear models of a point of the space at operating points."""
         fixed = self.params(point)
@@ -351,7 +360,7 @@ def distinct_label(label: str, taken: Collection[str]) -> str:
     return next(name for name in itertools.chain([label], numbered) if name not in taken)
 
 
-def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
+def known(laws: Sequence[str], ranges: LinkRange | None = None) -> list[str]:
     """Return the laws that were asked for, or all that the ranges allow.
 
     Raises
@@ -362,15 +371,13 @@ def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
     names = list(registries.laws())
     for law in laws:
         if law not in names:
-            raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
+            raise ParameterError("laws", law, ", ".join(names))
     if ranges is not None and ranges.router:
         names = [law for law in names if _router_has(law, ranges)]
         for law in laws:
             if law not in names:
-                raise ScenarioError(
-                    f'--law: "{law}" is none of {CHOICES[ranges.router]}; '
-                    f"choose among {', '.join(names)}"
-                )
+                reason = f"which is not among {CHOICES[ranges.router]}"
+                raise ParameterError("laws", law, ", ".join(names), reason=reason)
     return list(dict.fromkeys(laws)) or names
 
 
@@ -379,7 +386,7 @@ def is_coupled(law: str) -> bool:
     return law in registries.laws() and registries.law(law)["coupled"]
 
 
-def space(law: str, ranges: Ranges) -> Space | None:
+def space(law: str, ranges: LinkRange) -> Space | None:
     """Return the search space of a law.
 
     Returns
@@ -395,7 +402,7 @@ def space(law: str, ranges: Ranges) -> Space | None:
     return Space(law, axes, native, fixed=fixed(law, ranges))
 
 
-def fixed(law: str, ranges: Ranges) -> Params:
+def fixed(law: str, ranges: LinkRange) -> Params:
     """Return what a router has otherwise than the law's defaults."""
     return (_switches(law, ranges) or ()) if ranges.router else ()
 
@@ -405,13 +412,13 @@ def default(law: str) -> Candidate:
     return Candidate(law, law if law == baseline()["name"] else f"{law} (papers)", (), "default")
 
 
-def stock(law: str, ranges: Ranges) -> Candidate:
+def stock(law: str, ranges: LinkRange) -> Candidate:
     """Return a law as a router has it by default, with its linear model if it has one."""
     label = law if law == baseline()["name"] else f"{law} (default)"
     return with_model(Candidate(law, label, fixed(law, ranges), "default"), ranges)
 
 
-def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
+def other_targets(law: str, ranges: LinkRange) -> list[Candidate]:
     """Return a law that has a linear model with its usual gains and other set-points.
 
     Gains that the model asks for may lie between the steps of a qdisc, or below the least.
@@ -433,7 +440,7 @@ def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
     ]
 
 
-def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
+def with_model(candidate: Candidate, ranges: LinkRange) -> Candidate:
     """Return a candidate that was not searched with its linear models, if its law has one."""
     law = candidate.law
     if space(law, ranges) is None:
@@ -456,21 +463,22 @@ def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
     return replace(candidate, local=tuple(local), keeps=keeps_margins(local))
 
 
-def designed(law: str, ranges: Ranges) -> Candidate:
+def designed(law: str, ranges: LinkRange) -> Candidate:
     """Return a law with the gains of `gains = "auto"`, designed once for all of the ranges."""
     if law == baseline()["name"]:
         return default(law)
-    loads = OperatingRange(
-        ranges.rates_bps[1],
-        round(ranges.packet_bytes),
-        ranges.rtts_s,
-        ranges.buffer_pkts,
-        ranges.flows,
-        one_loop=not registries.law(law)["per_flow"],
-        # As in scenarios, flows with different senders count as Reno's.
-        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
-    )
-    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, loads).params, "default")
+    place = {
+        "rate_bps": ranges.rates_bps[1],
+        "packet_bytes": round(ranges.packet_bytes),
+        "rtt_s": ranges.rtts_s,
+        "room_pkts": ranges.buffer_pkts,
+        "flows": ranges.flows,
+        "one_loop": not registries.law(law)["per_flow"],
+        # As in scenarios, flows with different senders count as Reno flows.
+        "tcp": PLAIN if "," in ranges.tcp else ranges.tcp,
+    }
+    params = automatic_gains.fitted((law, place, {})).params
+    return Candidate(law, f"{law} (auto)", params, "default")
 
 
 def retargeted(chosen: Candidate) -> Candidate | None:
@@ -481,7 +489,7 @@ def retargeted(chosen: Candidate) -> Candidate | None:
     return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
 
 
-def listed(law: str, ranges: Ranges) -> list[Candidate]:
+def listed(law: str, ranges: LinkRange) -> list[Candidate]:
     """Return settings of a law that only packets can judge; none for a law with a model."""
     # Settings for RTTs that are the same come twice.
     settings = dict.fromkeys(
@@ -501,7 +509,7 @@ def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
 # --- routers ------------------------------------------------------------------------------------
 
 
-def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
+def as_installed(candidate: Candidate, ranges: LinkRange) -> Candidate:
     """Return a candidate as the router has it: rounded to its steps, with the margins left.
 
     Raises
@@ -517,7 +525,7 @@ def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
     return with_model(replace(candidate, params=params), ranges)
 
 
-def attach_line(law: str, params: Params, ranges: Ranges) -> str | None:
+def attach_line(law: str, params: Params, ranges: LinkRange) -> str | None:
     """Return the command that installs the law with `forebay attach`; None if it cannot."""
     try:
         in_linux = _tc_words(law, params, ranges) is not None
@@ -532,7 +540,7 @@ def attach_line(law: str, params: Params, ranges: Ranges) -> str | None:
     return shlex.join([*words, "--ecn"])
 
 
-def _switches(law: str, ranges: Ranges) -> Params | None:
+def _switches(law: str, ranges: LinkRange) -> Params | None:
     """Return the switches that the qdisc of a law has otherwise than the law's defaults.
 
     Returns
@@ -554,14 +562,14 @@ def _switches(law: str, ranges: Ranges) -> Params | None:
     return None
 
 
-def _router_has(law: str, ranges: Ranges) -> bool:
+def _router_has(law: str, ranges: LinkRange) -> bool:
     """Return True if the router of these ranges can have the law at all."""
     if _switches(law, ranges) is not None:
         return True
     return ranges.router == "attach" and programs.has_header(law)
 
 
-def _attach_has(law: str, params: Params, ranges: Ranges) -> bool:
+def _attach_has(law: str, params: Params, ranges: LinkRange) -> bool:
     """Return True if `forebay attach` has the law in fixed point, with these parameters."""
     try:
         twin = _native.law_twin(
@@ -576,7 +584,7 @@ def _attach_has(law: str, params: Params, ranges: Ranges) -> bool:
     return twin is not None
 
 
-def _rounded(law: str, params: Params, ranges: Ranges) -> Params:
+def _rounded(law: str, params: Params, ranges: LinkRange) -> Params:
     """Return parameters rounded to the steps of the router's qdisc.
 
     Raises
@@ -601,7 +609,7 @@ def _rounded(law: str, params: Params, ranges: Ranges) -> Params:
     return (*adjusted, *rounded.items())
 
 
-def _tc_words(law: str, params: Params, ranges: Ranges) -> TcWords | None:
+def _tc_words(law: str, params: Params, ranges: LinkRange) -> TcWords | None:
     """Return the qdisc of a law on the fastest link; None if Linux has none."""
     flags = {"true": True, "false": False}
     return _native.tc_words(

@@ -21,7 +21,7 @@ from forebay.experiment.experiment import Experiment
 from forebay.scenario.builder import Dumbbell, Value
 from forebay.tuning import candidates, search
 from forebay.tuning.candidates import Candidate, Goal, LocalModels
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay._native import Plan
@@ -140,7 +140,7 @@ class Check:
 
 
 def scenario(
-    laws: Sequence[Candidate], ranges: Ranges, title: str, point: OperatingPoint | None = None
+    laws: Sequence[Candidate], ranges: LinkRange, title: str, point: OperatingPoint | None = None
 ) -> str:
     """Return the scenario of a check as TOML, at one point or in a sweep over the corners."""
     step = None if point is None else point.before
@@ -168,7 +168,7 @@ def scenario(
     ).text()
 
 
-def _change(ranges: Ranges, after: OperatingPoint) -> dict[str, Value]:
+def _change(ranges: LinkRange, after: OperatingPoint) -> dict[str, Value]:
     """Return the settings after a step."""
     flows = {
         f"traffic.{i}.flows": max(1, round(group.flows))
@@ -177,7 +177,7 @@ def _change(ranges: Ranges, after: OperatingPoint) -> dict[str, Value]:
     return {"bottleneck.rate": after.rate, **flows}
 
 
-def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
+def _sweep(ranges: LinkRange) -> dict[str, list[Any]]:
     """Return the sweep over rates, RTTs and numbers of flows, of all classes together."""
     groups = [ranges.groups(point) for point in ranges.swept]
 
@@ -195,14 +195,14 @@ def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
     }
 
 
-def duration_s(ranges: Ranges) -> float:
+def duration_s(ranges: LinkRange) -> float:
     """Return the simulated time of a run: up to a limit, all of a recorded link is measured."""
     if ranges.trace is None:
         return DURATION_S
     return float(min(max(DURATION_S, MEASURE_S + ranges.trace.round_s), LONGEST_S))
 
 
-def runnable(candidate: Candidate, ranges: Ranges) -> str:
+def runnable(candidate: Candidate, ranges: LinkRange) -> str:
     """Return why a law refuses its parameters here, as beyond the buffer; empty if it does not."""
     try:
         text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
@@ -212,14 +212,14 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
     return ""
 
 
-def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
+def _plan(text: str, name: str, ranges: LinkRange, seeds: int | None = None) -> Plan:
     # The path of a trace is absolute.
     files, overrides = experiment.FilesBeside(FILE), list(ranges.overrides)
     return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=files)
 
 
 def _experiment(
-    laws: Sequence[Candidate], ranges: Ranges, seeds: int, point: OperatingPoint | None
+    laws: Sequence[Candidate], ranges: LinkRange, seeds: int, point: OperatingPoint | None
 ) -> Experiment:
     text = scenario(laws, ranges, "", point)
     return Experiment(_plan(text, FILE, ranges, seeds), FILE, text, "")
@@ -227,7 +227,7 @@ def _experiment(
 
 def check(
     laws: Sequence[Candidate],
-    ranges: Ranges,
+    ranges: LinkRange,
     seeds: int,
     threads: int | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -301,7 +301,7 @@ class TuningEstimate:
 
 
 def estimate(
-    ranges: Ranges,
+    ranges: LinkRange,
     tasks: Sequence[search.Task],
     screened: Sequence[Candidate],
     seeds: int,
@@ -332,7 +332,7 @@ def estimate(
     return TuningEstimate(laws, len(tasks), runs, duration_s(ranges), cores, run_s, stages_s)
 
 
-def _searches_s(ranges: Ranges, tasks: Sequence[search.Task]) -> list[float]:
+def _searches_s(ranges: LinkRange, tasks: Sequence[search.Task]) -> list[float]:
     """Return the processor time of each search, from one evaluation of each law's model."""
     spaces = {law: candidates.space(law, ranges) for law, _ in tasks}
     once_s: dict[str, float] = {}
@@ -358,7 +358,7 @@ def _searches_s(ranges: Ranges, tasks: Sequence[search.Task]) -> list[float]:
     return [evaluations(law) * max(once_s.get(law, usual_s), 0.3 * usual_s) for law, _ in tasks]
 
 
-def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
+def _run_s(ranges: LinkRange, defaults: Sequence[Candidate], cores: int) -> float:
     """Return the time of a core for a run: some are begun at the corners, and cancelled."""
     trial = _experiment(defaults, ranges, 1, None)
     laws, points = range(len(trial.plan.laws)), range(len(trial.plan.points))
@@ -401,6 +401,6 @@ class Course:
         def receive(now: Progress) -> None:
             fraction = (before_s + stage_s * now.fraction) / total_s
             elapsed_s = time.monotonic() - self.began_s
-            self.watch(name, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
+            self.watch(name, Progress(fraction, now.ended_runs, now.runs, elapsed_s, now.more))
 
         return receive

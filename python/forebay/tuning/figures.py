@@ -20,7 +20,7 @@ from forebay.tuning.check import SCREENING_SEEDS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.tuning.candidates import Goal
+    from forebay.tuning.candidates import Goal, TuningPicture
     from forebay.tuning.check import Against, Checked, Floats
     from forebay.tuning.ranges import OperatingPoint
 
@@ -244,7 +244,7 @@ def _p(p: float) -> str:
 
 
 #: The title and the caption of each figure, with {seeds} for those of the test.
-KINDS = {
+KINDS: dict[TuningPicture, tuple[str, str]] = {
     "trade": (
         "Delay against goodput",
         "Every candidate at its own worst place (a corner of the ranges, or their middle), with "

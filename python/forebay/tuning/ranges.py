@@ -9,27 +9,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-import forebay._native as _native
 from forebay._base import input_file, quantities
+from forebay._base.errors import ParameterError
 from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
-from forebay._native import Conditions, FlowModel, ScenarioError
-from forebay.control.loaded_link import (
+from forebay._native import Conditions, FlowModel
+from forebay.control.link import (
     PLAIN,
-    LoadedLink,
+    Link,
+    PerClass,
+    Quantity,
+    Span,
     class_count,
     modelled_senders,
     per_class,
+    quantity,
+    replaced,
+    text_of,
 )
 from forebay.control.senders import SENDERS
 from forebay.experiment import experiment
 from forebay.scenario.builder import Group
 
 T = TypeVar("T")
+#: A value or a range, or a list with one for each class of flows.
+ClassSpans = Quantity | Span | list[Any]
 
 #: Keys of a scenario that the ranges set themselves, and those of laws.
 OWN_KEYS = (
@@ -68,16 +76,14 @@ class RecordedLink:
         path = Path(name).resolve()
         data = experiment.FilesBeside(path)(path.name)
         if data is None:
-            raise ScenarioError(f'--trace: found "{name}", allowed: a file that can be read')
+            raise ParameterError("trace", name, "a file that can be read")
         try:
             times_ms = np.array([int(n) for n in input_file.data(path.name, data).split()], float)
         except (ValueError, OverflowError):
             times_ms = np.empty(0)
         if not len(times_ms) or times_ms[-1] <= 0 or (np.diff(times_ms) < 0).any():
-            raise ScenarioError(
-                f'--trace: found "{name}", allowed: times in whole ms, one a line, none less than '
-                "the one before"
-            )
+            expected = "times in whole ms, one per line, in ascending order"
+            raise ParameterError("trace", name, expected)
         round_s = 1e-3 * float(times_ms[-1])
         bits = 8.0 * TRACE_BYTES
         windows = max(1, int(round_s / WINDOW_S))
@@ -157,9 +163,33 @@ class ClassRange:
         return Group(self.tcp, round(_interpolated(self.flows, flows)), quantities.time(rtt_s))
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """The ranges of rates and of each class of flows, and the settings that all points share.
+@dataclass(frozen=True, init=False)
+class LinkRange:
+    """A range of links and of their flows, over which one law has to hold: `forebay.LinkRange`.
+
+    Parameters
+    ----------
+    rate : str, float, pair or None
+        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``. None
+        stands for the rates of `trace`.
+    rtt : str, float, pair or list
+        Propagation delay in both directions, without queueing, or its range.
+    flows : int, str, pair or list
+        Number of long-lived TCP flows, or its range such as ``(10, 400)``. One number is divided
+        equally among the classes of flows.
+    packet : str or float, optional
+        Size of a packet; 1000 bytes by default.
+    buffer : str or float, optional
+        Size of the buffer in packets, at least 10; by default the largest bandwidth-delay product.
+    senders : str or list, optional
+        Congestion control of the flows, as for `forebay.Link`.
+    trace : str, optional
+        File of a recorded link: the times in ms at which 1500 bytes may leave.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not a quantity or range of its kind, or out of bounds.
 
     Attributes
     ----------
@@ -167,13 +197,28 @@ class Ranges:
         Lowest and highest rate.
     spans : tuple of ClassRange
         The classes of flows.
-    trace : RecordedLink, optional
+    packet : str
+        Size of a packet as a text.
+    packet_bytes : float
+        Size of a packet.
+    buffer_pkts : int
+        Number of packets that the buffer holds.
+    trace : RecordedLink or None
         The recorded link over which packets run, and which has these rates.
     overrides : tuple of (key, value)
-        Settings of the scenarios in which packets run.
+        Keys of the scenarios in which packets run.
     router : str
         One of `candidates.CHOICES` if the law is for a router, whose laws and values are limited;
         empty for any law.
+
+    Notes
+    -----
+    `rtt`, `flows` and `senders` may each be a list with an entry for every class of flows, whose
+    entries may be ranges, as in ``rtt=["20ms", ("80ms", "200ms")]`` or ``"20ms,80..200ms"``.
+
+    Examples
+    --------
+    >>> forebay.LinkRange(rate="5..50Mbit/s", rtt="20..200ms", flows=(10, 400), senders="cubic")
     """
 
     rates_bps: tuple[int, int]
@@ -181,66 +226,73 @@ class Ranges:
     packet: str
     packet_bytes: float
     buffer_pkts: int
-    trace: RecordedLink | None = None
-    overrides: tuple[tuple[str, str], ...] = ()
-    router: str = ""
+    trace: RecordedLink | None
+    overrides: tuple[tuple[str, str], ...]
+    router: str
 
-    @staticmethod
-    def from_texts(
-        rate: str | None,
-        rtt: str,
-        flows: str,
-        packet: str = "1000B",
-        buffer: str | None = None,
+    def __init__(
+        self,
+        rate: Quantity | Span | None,
+        rtt: ClassSpans,
+        *,
+        flows: ClassSpans,
+        packet: Quantity = "1000B",
+        buffer: Quantity | None = None,
+        senders: PerClass = PLAIN,
         trace: str | None = None,
-        tcp: str = PLAIN,
-        overrides: Overrides = (),
-    ) -> Ranges:
-        """Read ranges such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
-
-        Parameters
-        ----------
-        rate : str or None
-            None stands for the rates of `trace`.
-        rtt, flows, tcp : str
-            Classes of flows are separated by commas, as in "20ms,80ms" and "cubic,reno"; a single
-            number of flows is divided equally.
-        buffer : str, optional
-            Such as "1250p"; by default the largest bandwidth-delay product.
-        trace : str, optional
-            File of a recorded link.
-
-        Raises
-        ------
-        ScenarioError
-            If a text is no range, or a setting belongs to the ranges themselves.
-        """
-        spans = _class_ranges(rtt, flows, tcp)
+    ) -> None:
+        spans = _class_ranges(rtt, flows, senders)
         recorded = None if trace is None else RecordedLink.from_file(trace)
         if rate is not None:
-            low, high = _bounds("--rate", rate, "rate")
+            low, high = _bounds("rate", _range_text(rate, "rate"), "rate")
         elif recorded is not None:
             low, high = recorded.low_bps, recorded.high_bps
         else:
-            raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
-        packet_bytes = _native.quantity("--packet", packet, "size")
+            expected = "a rate or a range of rates, or a trace"
+            raise ParameterError("rate", "none", expected)
+        packet_bytes = quantity("packet", packet, "size")
         if not packet_bytes >= 1:
-            raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
+            raise ParameterError("packet", text_of(packet, "size"), "more than zero")
         if buffer is None:
             buffer_pkts = high * max(span.rtts_s[1] for span in spans) / (8 * packet_bytes)
         else:
-            buffer_pkts = _native.quantity("--buffer", buffer, "queue")
+            buffer_pkts = quantity("buffer", buffer, "queue")
             if buffer_pkts < 10:
-                raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
-        whole_pkts = max(10, math.ceil(buffer_pkts))
+                raise ParameterError("buffer", text_of(buffer, "queue"), 'at least "10p"')
+        values = {
+            "rates_bps": (round(low), round(high)),
+            "spans": spans,
+            "packet": text_of(packet, "size"),
+            "packet_bytes": packet_bytes,
+            "buffer_pkts": max(10, math.ceil(buffer_pkts)),
+            "trace": recorded,
+            "overrides": (),
+            "router": "",
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def with_settings(self, overrides: Overrides = (), router: str = "") -> LinkRange:
+        """Return the range with settings of its packet runs and of the choice of laws.
+
+        Parameters
+        ----------
+        overrides : dict, str or sequence, optional
+            Keys of the scenarios in which packets run.
+        router : str, optional
+            One of `candidates.CHOICES`.
+
+        Raises
+        ------
+        ParameterError
+            If a key belongs to the range itself.
+        """
         pairs = quantities.set_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
-                raise ScenarioError(
-                    f"--set: found {key}, allowed: keys of the runs that no other option has"
-                )
-        rates_bps = round(low), round(high)
-        return Ranges(rates_bps, spans, packet, packet_bytes, whole_pkts, recorded, tuple(pairs))
+                expected = "a key of the packet runs that the range does not set"
+                raise ParameterError("overrides", key, expected)
+        return replaced(self, overrides=tuple(pairs), router=router)
 
     @property
     def rtts_s(self) -> tuple[float, float]:
@@ -396,11 +448,18 @@ class Ranges:
         """Return all flows of a point, in classes."""
         return at.classes or (Group(self.tcp, at.flows, at.rtt),)
 
-    def link(self, at: OperatingPoint, flows: float) -> LoadedLink:
+    def link(self, at: OperatingPoint, flows: float) -> Link:
         """Return the link of a point for a design, with this many flows."""
         groups = () if self.plain else self.groups(at)
         scaled = tuple(replace(group, flows=group.flows * flows / at.flows) for group in groups)
-        return LoadedLink(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=scaled)
+        return Link.of_groups(
+            at.rate,
+            at.rtt,
+            flows=flows,
+            packet=self.packet,
+            buffer_pkts=self.buffer_pkts,
+            groups=scaled,
+        )
 
     def grid(self, points: int) -> list[OperatingPoint]:
         """Return a grid with `points` values along each range, evenly in the logarithm."""
@@ -417,15 +476,15 @@ class Ranges:
             grid = [replace(point, rtt_s=round(point.rtt_s, 6)) for point in grid]
         return list(dict.fromkeys(grid))
 
-    def only(self, point: OperatingPoint) -> Ranges:
-        """Return the ranges of a single point, with the same buffer."""
+    def only(self, point: OperatingPoint) -> LinkRange:
+        """Return the range of a single point, with the same buffer."""
         spans = tuple(
             ClassRange(group.tcp, (group.rtt_s,) * 2, (round(group.flows),) * 2)
             for group in point.classes
         )
         if self.one_class:
             spans = (replace(self.spans[0], rtts_s=(point.rtt_s,) * 2, flows=(point.flows,) * 2),)
-        return replace(self, rates_bps=(point.rate_bps,) * 2, spans=spans)
+        return replaced(self, rates_bps=(point.rate_bps,) * 2, spans=spans)
 
     def capacity_pkts_per_s(self, point: OperatingPoint) -> float:
         """Return the rate of a point in packets of usual size."""
@@ -443,32 +502,47 @@ class Ranges:
         return f"{rates}, {rtts} ms, {flows}{of_senders}"
 
 
-def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
-    low, high = quantities.range_ends(key, text)
-    return _checked(
-        key, text, (_native.quantity(key, low, kind), _native.quantity(key, high, kind))
-    )
+def _range_text(value: Quantity | Span, kind: str | None) -> str:
+    """Return a value or a range as a text; a pair has the ends of a range."""
+    if isinstance(value, tuple):
+        return quantities.DOTS.join(_range_text(end, kind) for end in value)
+    return text_of(value, kind) if kind else str(value)
 
 
-def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
-    """Return the classes: as many as the longest list has; a list of one holds for all classes."""
+def _bounds(name: str, text: str, kind: str) -> tuple[float, float]:
+    low, high = quantities.range_ends(name, text)
+    return _checked(name, text, (quantity(name, low, kind), quantity(name, high, kind)))
+
+
+def _texts(value: ClassSpans | PerClass, kind: str | None) -> list[str]:
+    """Return the entries of the classes of flows as texts."""
+    entries = value if isinstance(value, list) else [value]
+    return [part for entry in entries for part in _range_text(entry, kind).split(",")]
+
+
+def _class_ranges(rtt: ClassSpans, flows: ClassSpans, senders: PerClass) -> tuple[ClassRange, ...]:
+    """Return the classes of flows: as many as the longest list has entries.
+
+    A list with one entry applies to all classes.
+    """
     lists = {
-        key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
+        "rtt": _texts(rtt, "time"),
+        "flows": _texts(flows, None),
+        "senders": _texts(senders, None),
     }
     size = class_count(lists)
-    senders = modelled_senders(lists["--tcp"])
-    counts = [_flow_range(text) for text in lists["--flows"]]
+    names = modelled_senders(lists["senders"])
+    counts = [_flow_range(text) for text in lists["flows"]]
     if len(counts) < size:
         low, high = counts[0]
         if low < size:
-            raise ScenarioError(
-                f'--flows: found "{flows}" for {size} classes, allowed: one for each, or more'
-            )
+            expected = "one flow for each class, or more"
+            raise ParameterError("flows", lists["flows"][0], expected, reason=f"for {size} classes")
         counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
-    bounds = [_bounds("--rtt", text, "time") for text in lists["--rtt"]]
+    bounds = [_bounds("rtt", text, "time") for text in lists["rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
-    senders, rtts_s = per_class(senders, size), per_class(rtts_s, size)
-    rows = zip(senders, rtts_s, per_class(counts, size), strict=True)
+    names, rtts_s = per_class(names, size), per_class(rtts_s, size)
+    rows = zip(names, rtts_s, per_class(counts, size), strict=True)
     return tuple(ClassRange(*row) for row in rows)
 
 
@@ -477,22 +551,21 @@ def _divided(number: int, parts: int) -> list[int]:
 
 
 def _flow_range(text: str) -> tuple[int, int]:
-    ends = quantities.range_ends("--flows", text)
+    ends = quantities.range_ends("flows", text)
     if not all(end.isdigit() and int(end) <= MOST_FLOWS for end in ends):
-        raise ScenarioError(
-            f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as 10..400'
-        )
+        expected = f"whole numbers up to {MOST_FLOWS}, such as 10..400"
+        raise ParameterError("flows", text, expected)
     low, high = ends
-    return _checked("--flows", text, (int(low), int(high)))
+    return _checked("flows", text, (int(low), int(high)))
 
 
 Bounds = TypeVar("Bounds", tuple[int, int], tuple[float, float])
 
 
-def _checked(key: str, text: str, bounds: Bounds) -> Bounds:
-    """Return the bounds of a range. Raises `ScenarioError` where they are not in order."""
+def _checked(name: str, text: str, bounds: Bounds) -> Bounds:
+    """Return the bounds of a range. Raises `ParameterError` where they are not in order."""
     if not 0 < bounds[0] <= bounds[1]:
-        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+        raise ParameterError(name, text, "from less to more, above zero")
     return bounds
 
 

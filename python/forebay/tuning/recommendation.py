@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 import forebay._native as _native
 from forebay._base import quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
@@ -34,10 +35,12 @@ from forebay.tuning.candidates import (
     Goal,
     LocalModel,
     LocalModels,
+    ReferenceGains,
+    TuningPicture,
     counted,
 )
 from forebay.tuning.check import Against, Checked, Floats, best_of_laws
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 from forebay.tuning.search import Region, space_of
 
 if TYPE_CHECKING:
@@ -49,7 +52,10 @@ Findings = dict[str, Any]
 
 #: The gains of the laws with which the choice is compared: those of their papers, or those of
 #: `gains = "auto"` for the ranges.
-REFERENCES = {"paper": "the papers' parameters", "auto": "gains that are designed for the ranges"}
+REFERENCES: dict[ReferenceGains, str] = {
+    "paper": "the papers' parameters",
+    "auto": "gains that are designed for the ranges",
+}
 #: Rows of the table of choices.
 MOST_CHOICES = 8
 #: Number of set-points that are reported on either side of the chosen one.
@@ -59,8 +65,8 @@ PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 #: How the names of candidates are formed.
 NAMES_SAY = (
-    'A name has the goal of the search that found it. "at 0.5": the set-point is half of that '
-    'search\'s. "fastest": with the largest integral gain that keeps the margins.'
+    'A candidate is named after the goal of its search; "at 0.5" has half of that search\'s target, '
+    '"fastest" the largest integral gain that keeps the margins.'
 )
 
 
@@ -91,11 +97,11 @@ class Tuning:
         A fault of this program itself.
     """
 
-    ranges: Ranges
+    ranges: LinkRange
     goal: Goal
     laws: list[str]
     seed: int
-    gains: str = "paper"
+    gains: ReferenceGains = "paper"
     #: True if each law is searched for every goal, and not only for the one that is asked for.
     thorough: bool = False
     searched: list[Candidate] = field(default_factory=list)
@@ -166,21 +172,27 @@ class Tuning:
         """Return why this law is recommended, in paragraphs."""
         return reasons(self, numbers(self))
 
-    def plot(self, kind: str = "trade") -> Plot:
+    def plot(self, kind: TuningPicture = "trade") -> Plot:
         """Draw a figure of the tuning.
 
         Parameters
         ----------
-        kind : str
-            "trade" (delay against goodput), "places" (point by point) or "defaults" (compared with
-            the papers' defaults). The latter two need a law that was tested.
+        kind : {"trade", "places", "defaults"}
+            Delay against goodput, point by point, or compared with the papers' defaults. The latter
+            two need a law that was tested.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure, or the tuning ended before it had anything to show.
         """
         from forebay.tuning import figures
 
-        if kind not in figures.KINDS:
-            raise ValueError(f'kind: found "{kind}", allowed: {", ".join(figures.KINDS)}')
+        if kind not in (kinds := get_args(TuningPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         if not (self.screened if kind == "trade" else self.tested):
-            raise ValueError(f'kind: found "{kind}", which has nothing to show: it was interrupted')
+            reason = "for which there are no runs, since the tuning was interrupted"
+            raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
         if kind == "trade":
             return figures.trade(self.screened, self.chosen, self.goal, self.best)
         if kind == "places":
@@ -260,7 +272,7 @@ def choices(rows: Sequence[Findings]) -> list[Findings]:
 def choices_are(facts: Mapping[str, Any]) -> str:
     """Return what the table of choices shows, and which of them may be chosen."""
     least = FORMS["percent"](facts["least_goodput"])
-    return f"at the worst place of each; {facts['goal']} asks for {least} of the best goodput"
+    return f"the goal {facts['goal']} requires {least} of the best goodput"
 
 
 def _recommendation(tuning: Tuning) -> Findings:
@@ -288,7 +300,7 @@ def _recommendation(tuning: Tuning) -> Findings:
     }
 
 
-def _ranges(ranges: Ranges) -> Findings:
+def _ranges(ranges: LinkRange) -> Findings:
     return {
         "rate_bps": list(ranges.rates_bps),
         "rtt_s": list(ranges.rtts_s),

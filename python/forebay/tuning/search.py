@@ -31,6 +31,7 @@ from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
 from forebay.control.design import LONGEST
+from forebay.control.link import replaced
 from forebay.control.loop import Loop
 from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
@@ -51,7 +52,7 @@ from forebay.tuning.candidates import (
     counted,
     keeps_margins,
 )
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay.experiment.store import Store
@@ -139,7 +140,7 @@ class Region(Space):
     time), "k_p", "k_i" and "interval" in s.
     """
 
-    ranges: Ranges
+    ranges: LinkRange
     form: PiLaw
 
     @property
@@ -384,7 +385,7 @@ def _robust_corner(
     return RobustCorner(at, loop.point, omega, response, integral, flows, queue_pkts, noise, load)
 
 
-def region_of(law: str, ranges: Ranges) -> Region | None:
+def region_of(law: str, ranges: LinkRange) -> Region | None:
     """Return the robust gains of a law; None for a law that is no PI."""
     space = candidates.space(law, ranges)
     form = pi_forms.pi_law(law)
@@ -393,7 +394,7 @@ def region_of(law: str, ranges: Ranges) -> Region | None:
     return Region(law, (), space.native, ranges, form, fixed=space.fixed)
 
 
-def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
+def space_of(candidate: Candidate, ranges: LinkRange) -> Space | None:
     """Return the region or the search space in which a candidate was found."""
     if "k_i" in candidate.point:
         return region_of(candidate.law, ranges)
@@ -403,7 +404,7 @@ def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
 # --- search by evolution ------------------------------------------------------------------------
 
 
-def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
+def search(space: Space, goal: Goal, ranges: LinkRange, seed: int) -> Candidate:
     """Return the law's best candidate for a goal by the linear model, or the closest to margins.
 
     The search minimises the goal's own number at the worst point, as the model predicts it. At
@@ -436,7 +437,7 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
     return space.candidate(goal, best, _local(space, best, ranges))
 
 
-def _local(space: Space, point: Point, ranges: Ranges) -> LocalModels:
+def _local(space: Space, point: Point, ranges: LinkRange) -> LocalModels:
     """Return the models of a point; none where no point of the axes is allowed here."""
     try:
         return space.local(point, ranges, ranges.conditions)
@@ -470,7 +471,7 @@ def loss(local: LocalModels, goal: Goal) -> float:
 # --- all searches -------------------------------------------------------------------------------
 
 
-def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
+def best_candidate(task: Task, ranges: LinkRange, seed: int) -> Candidate:
     """Return the best of a law for a goal: from the region of a PI, or else by search."""
     law, goal = task[0], GOALS[task[1]]
     region = region_of(law, ranges)
@@ -482,14 +483,14 @@ def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
     return search(space, goal, ranges, seed)
 
 
-def unmodelled_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
+def unmodelled_candidate(task: Task, ranges: LinkRange, seed: int) -> Candidate:
     """Return the best candidate without its linear models, which are not sent to others."""
     return replace(best_candidate(task, ranges, seed), local=())
 
 
 def search_all(
     tasks: Sequence[Task],
-    ranges: Ranges,
+    ranges: LinkRange,
     seed: int,
     processes: int | None = None,
     store: Store | None = None,
@@ -532,7 +533,7 @@ def search_all(
 
 
 def _search(
-    tasks: dict[int, Task], ranges: Ranges, seed: int, processes: int | None
+    tasks: dict[int, Task], ranges: LinkRange, seed: int, processes: int | None
 ) -> Generator[tuple[int, Candidate]]:
     most = min(processes or execution.cores(), len(tasks))
     if most < 2 or not sys.executable:
@@ -540,7 +541,7 @@ def _search(
             yield number, best_candidate(task, ranges, seed)
         return
     # What a range has worked out for itself is not sent.
-    plain = replace(ranges)
+    plain = replaced(ranges)
     # The processes end first, in the middle of what they do: then nothing is waited for.
     with ThreadPoolExecutor(most) as pool, _workers(most) as workers:
         idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -582,7 +583,7 @@ def _workers(number: int) -> Iterator[list[Worker]]:
             worker.end()
 
 
-def _with_models(candidate: Candidate, ranges: Ranges) -> Candidate:
+def _with_models(candidate: Candidate, ranges: LinkRange) -> Candidate:
     """Return a candidate with its linear models, which are neither kept nor sent."""
     space = space_of(candidate, ranges)
     assert space is not None

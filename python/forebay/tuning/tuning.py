@@ -15,10 +15,10 @@ from scipy import special
 
 import forebay._native as _native
 from forebay._base import progress, quantities, registries, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN
 from forebay.experiment import execution
 from forebay.experiment.experiment import check_seeds
 from forebay.tuning import candidates
@@ -26,7 +26,10 @@ from forebay.tuning.candidates import (
     CHOICES,
     GOALS,
     Candidate,
+    GoalName,
     Params,
+    ReferenceGains,
+    RouterLaws,
     distinct_label,
     keeps_margins,
 )
@@ -47,7 +50,7 @@ from forebay.tuning.check import (
     estimate,
     runnable,
 )
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 from forebay.tuning.recommendation import REFERENCES, Tuning
 from forebay.tuning.search import Region, Task, search_all, space_of
 
@@ -75,54 +78,74 @@ Watch = Callable[[str, Progress], None]
 
 
 def tune(
-    rate: str | None,
-    rtt: str,
-    flows: str,
+    ranges: LinkRange,
     *,
-    goal: str = "balance",
-    laws: str | Sequence[str] = (),
-    packet: str = "1000B",
-    buffer: str | None = None,
+    laws: str | Sequence[str] | None = None,
+    goal: GoalName = "balance",
+    overrides: Overrides = (),
     seeds: int = 10,
     seed: int = 1,
     threads: int | None = None,
-    trace: str | None = None,
-    tcp: str = PLAIN,
-    overrides: Overrides = (),
-    gains: str = "paper",
-    for_: str = "",
+    store: Store | None = None,
+    gains: ReferenceGains = "paper",
+    router: RouterLaws | None = None,
     thorough: bool = False,
     watch: Watch | None = None,
     announce: Callable[[TuningEstimate], None] | None = None,
-    store: Store | None = None,
 ) -> Tuning:
-    """Tune laws for ranges of rate, RTT and load, and recommend one.
+    """Tune laws for a range of links, and recommend one law with one set of parameters.
 
-    Ctrl-C, or a fault after the first runs, ends it early: see `interrupted` and `faults`.
+    Ctrl-C, or a fault after the first runs, ends the tuning early: see `Tuning.interrupted` and
+    `Tuning.faults`.
 
     Parameters
     ----------
-    rate, rtt, flows, packet, buffer, trace, tcp, overrides
-        The ranges, such as "5..50Mbit/s", "20..200ms" and "10..400": see `Ranges.from_texts`.
-    goal : str
-        "delay": least worst 95th percentile of the delay, giving up at most 20 % of the goodput at
-        any point; "balance", "throughput": its least deviation, giving up at most 10 % or 5 %.
-    laws : str or sequence of str
-        Names to choose from; all by default.
-    seeds, seed : int
-        Number of seeds of the chosen law's test, and the seed of the search.
-    gains : str
-        The gains of the laws that the choice is compared with: of their papers, or "auto".
-    for_ : str
-        "linux" chooses among a router's qdiscs, "attach" also among laws that Forebay installs.
-    thorough : bool
+    ranges : LinkRange
+        The range of rates, RTTs and numbers of flows.
+    laws : str or sequence of str, optional
+        Names of the laws to choose from; all laws by default.
+    goal : {"balance", "delay", "throughput"}, optional
+        "delay" minimises the largest 95th percentile of the delay, and gives up at most 20 % of the
+        goodput at any operating point. "balance" and "throughput" minimise the largest standard
+        deviation of the delay, and give up at most 10 % or 5 %.
+    overrides : dict, str or sequence, optional
+        Keys of the scenarios in which packets run, such as ``{"bottleneck.ecn": True}``.
+    seeds : int, optional
+        Number of seeds with which the chosen law is tested, 1 to 1000.
+    seed : int, optional
+        Seed of the search.
+    threads : int, optional
+        Number of threads; all cores by default. Results do not depend on it.
+    store : Store, optional
+        Where runs are kept, and from where earlier runs are returned; nowhere by default.
+    gains : {"paper", "auto"}, optional
+        The gains of the laws that the choice is compared with: those of their papers, or those of
+        automatic gain design.
+    router : {"linux", "attach"}, optional
+        Choose among the qdiscs of Linux, or also among the laws that `forebay attach` installs; any
+        law by default.
+    thorough : bool, optional
         Search each law for all three goals, so that packets judge three times as many candidates.
-    watch, announce, store : optional
-        Receive the progress and the expected time; keep runs, and have those made before.
+    watch, announce : callable, optional
+        Called with the progress of each stage, and with the expected time.
+
+    Returns
+    -------
+    Tuning
+        The recommended law, the reasons, and all candidates.
+
+    Raises
+    ------
+    ScenarioError
+        If an argument is wrong, or there is nothing to tune.
+
+    Examples
+    --------
+    >>> ranges = forebay.LinkRange(rate="5..50Mbit/s", rtt="20..200ms", flows=(10, 400))
+    >>> tuning = forebay.tune(ranges, laws=["pi", "pie"], goal="balance")
     """
-    _check_arguments(goal, seeds, gains, for_)
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, overrides)
-    ranges = replace(ranges, router=for_)
+    _check_arguments(goal, seeds, gains, router)
+    ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
     if watch is not None:
@@ -136,41 +159,37 @@ def tune(
     return tuning
 
 
-def _check_arguments(goal: str, seeds: int, gains: str, router: str) -> None:
-    """Raise `ScenarioError` for a wrong argument of `tune`."""
-    _check_choice("--goal", goal, GOALS)
+def _check_arguments(goal: str, seeds: int, gains: str, router: str | None) -> None:
+    """Raise `ParameterError` for a wrong argument of `tune`."""
+    _check_choice("goal", goal, GOALS)
     check_seeds(seeds)
     if not 1 <= seeds <= 1000:
-        raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    _check_choice("--gains", gains, REFERENCES)
-    _check_choice("--for", router, ("", *CHOICES))
+        raise ParameterError("seeds", seeds, "1 to 1000")
+    _check_choice("gains", gains, REFERENCES)
+    if router is not None:
+        _check_choice("router", router, CHOICES)
 
 
-def _check_choice(key: str, value: str, names: Iterable[str]) -> None:
-    """Raise `ScenarioError` for a value that is not among the names."""
-    if value not in (allowed := list(names)):
-        words = ", ".join(filter(None, allowed))
-        raise ScenarioError(f'{key}: found "{value}", allowed: {words}')
+def _check_choice(name: str, value: str, names: Iterable[str]) -> None:
+    """Raise `ParameterError` for a value that is not among the names."""
+    if value not in (choices := list(names)):
+        raise ParameterError(name, value, ", ".join(choices))
 
 
-def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
+def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:
     """Return the laws to choose from. Raises `ScenarioError` if there is nothing to tune."""
     names = candidates.known(laws, ranges)
     baseline = registries.baseline()["name"]
     if names == [baseline]:
-        raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
+        raise ParameterError("laws", baseline, "a law with something to tune")
     for law in laws:
         if candidates.is_coupled(law) and ranges.l4s:
-            raise ScenarioError(
-                f'--tcp: found "{ranges.tcp}" with {law}, which signals flows of L4S otherwise, '
-                "allowed: other laws"
-            )
+            reason = f"whose L4S flows {law} signals in another way than classic flows"
+            raise ParameterError("senders", ranges.tcp, "other laws", reason=reason)
     if laws and not ranges.router and all(candidates.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
-        raise ScenarioError(
-            f'--law: found "{", ".join(names)}", allowed: with it at least one law that has a '
-            f"linear model to search by: {', '.join(modelled)}"
-        )
+        expected = f"at least one law that has a linear model: {', '.join(modelled)}"
+        raise ParameterError("laws", ", ".join(names), expected)
     why = runnable(candidates.default(baseline), ranges)
     if why:  # the ranges are at fault, and no law
         raise ScenarioError(why)
@@ -304,7 +323,7 @@ class _Search:
         return able
 
     def _check(
-        self, laws: Sequence[Candidate], seeds: int, stage: str, ranges: Ranges | None = None
+        self, laws: Sequence[Candidate], seeds: int, stage: str, ranges: LinkRange | None = None
     ) -> Check:
         tested_ranges = ranges or self.tuning.ranges
         runs = len(laws) * len(tested_ranges.places) * seeds

@@ -207,11 +207,17 @@ def test_a_design_follows_the_link_and_says_why_not(base: BaseScenario) -> None:
 
 def test_the_loop_is_that_of_forebay_design(base: BaseScenario) -> None:
     from forebay.control.design import design
+    from forebay.control.link import Link
 
     texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
     now = state.parse(texts, base.start)
     found = theory.loops(now, gains.all_gains(now))["laws"]["a"]["margins"]
-    theirs = design("pi", "15Mbit/s", 20, "80ms", "1000B", "50p", "200p", {"beta": 0.25}).margins
+    theirs = design(
+        "pi",
+        Link("15Mbit/s", "80ms", flows=20, packet="1000B", buffer="200p"),
+        target="50p",
+        overrides={"beta": 0.25},
+    ).margins
     assert theirs
     assert found["phase_deg"] == pytest.approx(theirs.phase_deg)
     assert found["gain_db"] == pytest.approx(theirs.gain_db)
@@ -225,7 +231,9 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     settled_gains = gains.all_gains(now)
     name = {"linux-cubic": "cubic"}.get(tcp, tcp)
     theirs = forebay.design(
-        "pi", "15Mbit/s", 20, "80ms", packet="1000B", target="50p", buffer="200p", tcp=name
+        "pi",
+        forebay.Link("15Mbit/s", "80ms", flows=20, packet="1000B", buffer="200p", senders=name),
+        target="50p",
     )
     assert theirs.margins and theirs.senders
     assert dict(settled_gains["a"].params) == dict(theirs.params)

@@ -374,7 +374,7 @@ def test_a_table_fits_and_cuts_nothing(
     table = done.stdout.partition("mean ± half")[0]
     assert max(map(width, table.splitlines())) <= columns
     result = forebay.run(scenario, overrides=["traffic.0.flows=20"])
-    left_out = table.partition("No room here for:")[2].replace("\n", " ")
+    left_out = table.partition("because the terminal is too narrow:")[2].replace("\n", " ")
     for name in result.compared():
         metric = run_metrics.METRICS[name]
         for law in range(2):

@@ -20,6 +20,7 @@ from conftest import Cli, command
 from forebay import run
 from forebay.campaign.control_figures import FIGURES
 from forebay.control.design import design
+from forebay.control.link import Link
 from forebay.control.plant import REASONS
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
@@ -75,7 +76,9 @@ def test_the_designed_scenario_runs(tmp_path: Path, law: str) -> None:
     path = tmp_path / "made.toml"
     # No alpha makes the loop of rates stable here, and only one that is given is taken.
     overrides = {"alpha": 0.15} if law == "avq" else {}
-    path.write_text(design(law, "15Mbit/s", 60, "200ms", packet="500B", overrides=overrides).toml())
+    path.write_text(
+        design(law, Link("15Mbit/s", "200ms", flows=60, packet="500B"), overrides=overrides).toml()
+    )
     result = run(path, overrides={"duration": "6s", "measure": ["2s", "6s"]})
     assert result.runs[0].metrics["utilisation"] > 0.5
 

@@ -97,7 +97,7 @@ def test_senders_that_need_marks_are_warned_of(tcp: str) -> None:
     told = [said for said in warnings(tcp, False) if said.startswith("them: its packets")]
     # DCTCP asks for ECN in any case.
     assert len(told) == (tcp == "prague")
-    assert all(f"{tcp} then answers drops alone, as reno does" in said for said in told)
+    assert all(f"{tcp} responds only to drops, like reno" in said for said in told)
     assert not any(said.startswith("them: ") for said in warnings(tcp, True))
     unmarked = warnings(tcp, True, link="ecn = false\n")
     assert any(said.startswith("them: no link marks") for said in unmarked)

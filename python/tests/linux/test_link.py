@@ -742,7 +742,9 @@ def test_metrics_are_served_while_it_runs(cli: Cli) -> None:
                 continue
         process.terminate()
     assert 'forebay_link_rate_bits_per_second{direction="up",kind="pi"} 2000000' in text
-    dashboard = json.loads((Path(__file__).parents[3] / "docs/reference/link-grafana.json").read_text())
+    dashboard = json.loads(
+        (Path(__file__).parents[3] / "docs/reference/link-grafana.json").read_text()
+    )
     asked = re.findall(r"forebay_link_\w+", json.dumps(dashboard))
     assert set(asked) <= set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
     taken = cli("link", "--rate", "2Mbit/s", "--metrics", "192.0.2.1:80", "--", "true")

@@ -376,7 +376,7 @@ def test_a_result_says_which_engine_made_it(scenario: Path, cli: Cli) -> None:
 
     done = cli("compare", "packets", "fluid", "--out", "both")
     assert done.returncode == 0, done.stderr
-    assert "Two engines: packets made A, and fluid B." in " ".join(done.stdout.split())
+    assert "A was made by the engine packets, B by fluid." in " ".join(done.stdout.split())
     told = json.loads((scenario.parent / "both" / "compare.json").read_text())
     assert (told["A"]["engine"], told["B"]["engine"]) == ("packets", "fluid")
     assert {line["metric"] for line in told["differences"]} >= {"queue_mean_pkts"}

@@ -64,7 +64,7 @@ def test_every_law_fits_every_link(law: str) -> None:
         assert calm or "above 2" in found.line
         # A law that holds a queue holds one that leaves room.
         if found.design.loop.model["integrates"]:
-            assert found.design.link.target_pkts <= MOST_OF_BUFFER * room + 1
+            assert found.design.design.target_pkts <= MOST_OF_BUFFER * room + 1
             operated = model.operate((found.flows or (1.0,))[0], rtt_s)
             assert operated is not None
         if law == "pi":

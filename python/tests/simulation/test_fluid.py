@@ -423,4 +423,4 @@ def test_the_command_is_a_view_of_the_engine(tmp_path: Path, cli: Cli) -> None:
         assert set(line["traffic"]) == {"near", "ftp"}
         assert line["traffic"]["near"]["share"] > 0.5
     done = cli("fluid", *words)
-    assert "Who gets what" in done.stdout
+    assert "Results by traffic" in done.stdout

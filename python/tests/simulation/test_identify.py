@@ -171,7 +171,7 @@ def test_windows_are_those_of_the_sender(tmp_path: Path) -> None:
 
 def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     """Its phase, that is: packets have more gain than the linear model of a window's mean."""
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
     from forebay.control.plant import PublishedPlant
 
     rate_bps, packet, rtt_s, flows, target, a, b = LINKS[2]
@@ -179,9 +179,7 @@ def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     part = one.window(None, None)
     found = estimate.loop_response(part, 0.19)
     assert found is not None
-    link = LoadedLink.from_texts(
-        f"{rate_bps}bit/s", f"{packet}B", flows, f"{rtt_s}s", target, "3000p"
-    )
+    link = Link(f"{rate_bps}bit/s", f"{rtt_s}s", flows=flows, packet=f"{packet}B", buffer="3000p")
     params = [("target", target), ("a", str(a)), ("b", str(b))]
     loop = PublishedPlant(link.model("pi", params)).loop_at(flows, rtt_s)
     assert loop is not None

@@ -21,7 +21,7 @@ TOUR = ROOT / "docs" / "tutorials" / "tour.ipynb"
 #: What a cell shows of a result, in bytes of HTML.
 MOST = 150_000
 
-PI = {"rate": "15Mbit/s", "flows": 20, "rtt": "80ms"}
+PI = forebay.Link("15Mbit/s", "80ms", flows=20)
 
 
 def check(shown: str, rows: int) -> None:
@@ -52,7 +52,7 @@ def test_a_sweep_stays_short(scenario: Path) -> None:
 
 
 def test_a_design_shows_itself() -> None:
-    design = forebay.design("pi", target="20ms", **PI)  # type: ignore[arg-type]
+    design = forebay.design("pi", PI, target="20ms")
     html = design._repr_html_()
     check(html, 6)
     assert f"{design.margins.phase_deg:.1f}°" in html  # type: ignore[union-attr]
@@ -63,7 +63,13 @@ def test_a_design_shows_itself() -> None:
 
 
 def test_a_map_is_the_one_of_the_command(tmp_path: Path, cli: Any) -> None:
-    drawn = forebay.stability_map("pi", "15Mbit/s", "10..200", "20..400ms", points=12)
+    drawn = forebay.stability_map(
+        "pi",
+        forebay.Link("15Mbit/s", "400ms", flows=200),
+        flows="10..200",
+        rtt="20..400ms",
+        points=12,
+    )
     check(drawn._repr_html_(), 2)
     assert isinstance(drawn.plot(), Figure)
     assert sum(drawn.counts().values()) == 144
@@ -72,13 +78,13 @@ def test_a_map_is_the_one_of_the_command(tmp_path: Path, cli: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{drawn.counts()['stable']} of 144 cells: stable" in done.stdout
     for keys, why in [
-        ({"flows": "10"}, '--flows: found "10", allowed: a range'),
-        ({"rtt": "20ms"}, '--rtt: found "20ms", allowed: a range here or in --rate'),
-        ({"rate": "1..2Mbit/s"}, "found two ranges, allowed: one"),
+        ({"flows": "10"}, 'flows: found "10", allowed: a range'),
+        ({"rtt": "20ms"}, 'rtt: found "20ms", allowed: a range'),
+        ({"rate": "1..2Mbit/s"}, "a range of the RTT or of the rate, and not both"),
     ]:
-        given = {"rate": "15Mbit/s", "flows": "10..200", "rtt": "20..400ms"} | keys
-        with pytest.raises(forebay.ScenarioError, match=re.escape(why)):
-            forebay.stability_map("pi", given["rate"], given["flows"], given["rtt"])
+        axes: dict[str, Any] = {"flows": (10, 200), "rtt": ("20ms", "400ms")} | keys
+        with pytest.raises(forebay.ParameterError, match=re.escape(why)):
+            forebay.stability_map("pi", PI, **axes)
 
 
 def test_the_fluid_shows_itself(scenario: Path) -> None:
@@ -91,7 +97,7 @@ def test_the_fluid_shows_itself(scenario: Path) -> None:
 
 
 def test_a_tuning_shows_itself() -> None:
-    tuned = forebay.tune("5Mbit/s", "40ms", "5", laws=["pi"], seeds=2)
+    tuned = forebay.tune(forebay.LinkRange("5Mbit/s", "40ms", flows="5"), laws=["pi"], seeds=2)
     check(tuned._repr_html_(), 2)
     for kind in ("trade", "places", "defaults"):
         assert isinstance(tuned.plot(kind), Figure)

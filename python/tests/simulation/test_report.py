@@ -235,21 +235,21 @@ ANSWERED = one_bottleneck(
 def test_a_report_answers_first() -> None:
     delay, target, chance = sentences()
     assert re.match(
-        r"pi has the lowest delay \(P95 = [\d.]+\sms; droptail [\d.]+\sms\); its goodput is", delay
+        r"PI has the lowest delay \(P95 = [\d.]+\sms; DropTail [\d.]+\sms\); its goodput is", delay
     )
     assert re.fullmatch(
-        r"pi \(\d+ packets for 20 packets\) tracks its target within 25 %\. "
-        r"droptail has no target for the whole queue\.",
+        r"PI \(mean \d+ packets, target 20 packets\) tracks its target within 25 %\. "
+        r"DropTail has no target for the whole queue\.",
         target,
     )
-    assert "over 3 seeds at the 5 % level" in chance
+    assert "(3 seeds, 5 % level)" in chance
     # A set-point that the queue is far from.
     _, target, *_ = sentences(overrides={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
-    assert re.match(r"pi \(\d+ packets for 20 packets\) misses its target by more than", target)
+    assert re.match(r"PI \(mean \d+ packets, target 20 packets\) misses its target", target)
     *_, chance = sentences(seeds=1)
-    assert chance.startswith("One seed shows no chance: any difference may be chance")
+    assert chance.startswith("One seed gives no confidence interval")
     delay, target, chance = sentences(laws=["pi"])
-    assert delay.startswith("pi: delay P95 = ")
+    assert delay.startswith("PI: delay P95 = ")
     assert chance == "There is no other law to compare it with."
 
 
@@ -342,7 +342,7 @@ def test_seeds_that_give_one_run_are_named_wherever_numbers_are(tmp_path: Path) 
     result = forebay.run(fixed + laws)
     shown = str(result)
     assert "±" not in shown.partition("mean ±")[0]
-    assert "droptail: all 3 seeds gave the same run" in shown
+    assert "DropTail: all 3 seeds gave the same run" in shown
     assert answers(result)[-1].startswith("All 3 seeds gave the same run under every law")
     summary = result.summary()
     valued = summary.filter(pl.col("seeds") > 0)

@@ -248,7 +248,7 @@ def test_one_name_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
     found = forebay.compare(tmp_path / "a", tmp_path / "b", metrics="jain")
     assert {line.metric for line in found.differences} == {"jain"}
     with pytest.raises(ScenarioError, match=r'--law: found "droptail"'):
-        forebay.tune("5Mbit/s", "30ms", "5", laws="droptail")
+        forebay.tune(forebay.LinkRange("5Mbit/s", "30ms", flows="5"), laws="droptail")
 
 
 @pytest.mark.parametrize("seeds", [[1, 2], "5", 2.5, True])
@@ -258,7 +258,7 @@ def test_what_is_no_number_of_seeds_is_one_line(scenario: Path, seeds: Any) -> N
         lambda: forebay.study(scenario, seeds=seeds),
         lambda: forebay.suite("rfc7928", seeds=seeds),
         lambda: forebay.validate(scenario, seeds=seeds, engines=["packets", "fluid"]),
-        lambda: forebay.tune("5Mbit/s", "30ms", "5", seeds=seeds),
+        lambda: forebay.tune(forebay.LinkRange("5Mbit/s", "30ms", flows="5"), seeds=seeds),
     ):
         with pytest.raises(ScenarioError, match=r"^seeds: found .*, allowed: a whole number"):
             call()
@@ -362,7 +362,7 @@ def test_chosen_metrics_are_those_of_table_page_and_json(cli: Cli, tmp_path: Pat
     done = cli(*words)
     assert done.returncode == 0, done.stderr
     assert "Voice jitter" in done.stdout and "Jain" in done.stdout
-    assert "Goodput" not in done.stdout.partition("Who gets what")[0]
+    assert "Goodput" not in done.stdout.partition("Results by traffic")[0]
     folder = tmp_path / "results" / "office"
     page = (folder / "report.html").read_text()
     assert '<th scope="col">Voice jitter<span>ms</span></th>' in page

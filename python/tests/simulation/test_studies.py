@@ -466,10 +466,10 @@ def test_a_study_warns_as_a_run_does(tmp_path: Path) -> None:
     text = SMALL.replace('kind   = "red"', 'kind   = "pi"\ntarget = "20p"')
     done = run(tmp_path, text=text + LOADS)
     said = done.stdout.replace("\N{NO-BREAK SPACE}", " ")
-    assert "Warning: pi at 5 ftp flows: by the linear model its loop takes" in said
+    assert "warning: PI at 5 ftp flows: the loop settles in" in said
     study = forebay.study(text + LOADS, store=tmp_path / "results" / ".store")
     of_run = [line for line, _ in descriptions.warnings(forebay.run(text + LOADS))]
-    told = [line for line in of_run if "still moves" not in line]
+    told = [line for line in of_run if "not in steady state" not in line]
     assert told and [line for line, _ in study.warnings] == told
     assert told[0] in (tmp_path / "results" / "study-s" / "study.html").read_text()
 
@@ -692,6 +692,6 @@ def test_what_is_found_is_done_and_took_no_time() -> None:
     """One more seed tomorrow: the share is of all runs, what is left is told by those made now."""
     done = making.StudyProgress(found=18, made=9, elapsed_s=30.0)
     now = done.progress(36)
-    assert (now.ended, now.runs, now.fraction) == (27, 36, 0.75)
+    assert (now.ended_runs, now.runs, now.fraction) == (27, 36, 0.75)
     assert now.left_s == pytest.approx(30.0)
     assert making.StudyProgress(found=36).progress(36).left_s is None

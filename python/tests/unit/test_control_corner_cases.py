@@ -17,7 +17,7 @@ from forebay.campaign.control_figures import FIGURES
 from forebay.control import loop as loops
 from forebay.control.design import design
 from forebay.control.design_rule import design_once
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.plant import PublishedPlant
 from forebay.report import designs
 
@@ -46,8 +46,8 @@ def test_a_gain_margin_may_be_at_half_the_sampling_frequency(text: str) -> None:
 
 def test_a_gain_that_stays_above_one_is_not_said_to_stay_below() -> None:
     # Before its second thoughts: `design` gives no gains that are unstable.
-    link = LoadedLink.from_texts("100Mbit/s", "1500B", 20, "10ms")
-    made = design_once("p-avg", link, {"interval": "75ms"})
+    link = Link("100Mbit/s", "10ms", flows=20, packet="1500B")
+    made = design_once("p-avg", link, link.set_point_pkts(), {"interval": "75ms"})
     assert of("p-avg --rate 100Mbit/s --flows 20 --rtt 10ms --packet 1500B", interval="75ms").stable
     assert made.loop is not None
     point, model = made.loop.point, made.loop.model
@@ -134,12 +134,12 @@ def test_red_rests_where_its_profile_has_what_tcp_needs() -> None:
         (
             "red --rate 40Mbit/s --flows 220 --rtt 10ms --target 290p --buffer 1000p",
             {"min_th": "30p", "max_th": "150p", "max_p": "0.1", "w_q": "2e-4"},
-            "jump of its probability at the 300 packets",
+            "probability jumps at a queue of 300 packets",
         ),
         (
             "pi --rate 40Mbit/s --flows 20 --rtt 10ms --buffer 100p",
             {"a": "1e-5", "b": "1e-5"},
-            "--buffer: found",
+            "buffer: found",
         ),
     ],
 )
@@ -172,9 +172,9 @@ def test_a_design_rests_within_its_buffer() -> None:
 
 def test_gains_that_are_nearly_equal_keep_their_difference() -> None:
     from forebay.tuning import candidates
-    from forebay.tuning.ranges import Ranges
+    from forebay.tuning.ranges import LinkRange
 
-    ranges = Ranges.from_texts("1..200Mbit/s", "5..400ms", "2..800")
+    ranges = LinkRange("1..200Mbit/s", "5..400ms", flows="2..800")
     space = candidates.space("pi", ranges)
     assert space is not None
     slow = {axis.name: axis.low for axis in space.axes}
@@ -272,9 +272,11 @@ def test_json_has_the_interval_and_the_advice(cli: Cli) -> None:
 
 
 def test_a_signal_for_most_packets_is_no_signal_for_one_in_one() -> None:
-    made = design("pi", "50Mbit/s", 300, "60ms", packet="1500B", tcp="prague", target="100p")
+    made = design(
+        "pi", Link("50Mbit/s", "60ms", flows=300, packet="1500B", senders="prague"), target="100p"
+    )
     assert "need a signal for 7.8 of ten packets: p0 = 78.23 %" in designs.paragraph(made)
-    made = design("pi", "15Mbit/s", 60, "246ms")
+    made = design("pi", Link("15Mbit/s", "246ms", flows=60))
     assert "signal for one packet in " in designs.paragraph(made)
 
 
@@ -296,7 +298,7 @@ def test_work_has_a_bound_at_the_edges_of_the_allowed_ranges(
     law: str, rate: str, flows: float, rtt: str, packet: str
 ) -> None:
     began = time.process_time()
-    made = design(law, rate, flows, rtt, packet)
+    made = design(law, Link(rate, rtt, flows=flows, packet=packet))
     assert made.loop is not None
     json.dumps(made.as_json())
     settling_s = made.settling_s

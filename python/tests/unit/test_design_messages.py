@@ -11,13 +11,14 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control.design import design
 from forebay.control.fitted_gains import OperatingRange, fit
+from forebay.control.link import Link
 from forebay.report import designs
 
-LINK = ("15Mbit/s", 60, "200ms", "500B")
+LINK = Link("15Mbit/s", "200ms", flows=60, packet="500B")
 
 
 def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
-    made = design("pi", *LINK, overrides={"a": "1e-3", "b": "9.9e-4"})
+    made = design("pi", LINK, overrides={"a": "1e-3", "b": "9.9e-4"})
     assert made.margins is not None
     assert not made.stable
     assert math.isnan(made.margins.phase_deg)
@@ -32,7 +33,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
 
 
 def test_gains_by_hand_are_the_only_ones_told() -> None:
-    made = design("pi", *LINK, overrides={"a": "2e-5", "b": "1.99e-5"})
+    made = design("pi", LINK, overrides={"a": "2e-5", "b": "1.99e-5"})
     assert made.gains == {}
     assert made.as_json()["gains"] == {}
     assert dict(made.params)["a"] == "2e-5"
@@ -44,15 +45,15 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
 @pytest.mark.parametrize(
     ("law", "overrides", "said"),
     [
-        ("pi", {"a": "1e-4"}, "found a without b, allowed: all of a, b of pi, or none"),
-        ("pi", {"a": "1e-4", "beta": "0.3"}, "found a without b"),
-        ("pie", {"alpha": "0.2"}, "found alpha without beta"),
-        ("pid", {"k_p": "1e-4"}, "found k_p without k_i, k_d"),
-        ("pi2", {"beta": "2"}, "found beta without alpha"),
+        ("pi", {"a": "1e-4"}, 'found "a", without b, allowed: all of a, b of pi, or none'),
+        ("pi", {"a": "1e-4", "beta": "0.3"}, 'found "a", without b'),
+        ("pie", {"alpha": "0.2"}, 'found "alpha", without beta'),
+        ("pid", {"k_p": "1e-4"}, 'found "k_p", without k_i, k_d'),
+        ("pi2", {"beta": "2"}, 'found "beta", without alpha'),
         (
             "pi",
             {"a": "1e-4", "b": "9e-5", "beta": "0.3"},
-            "found beta, which asks pi's rule for its gains, beside a, b, allowed: the one or",
+            'found "beta", a goal of pi.s rule, together with its gains a, b, allowed: goals or gains',
         ),
     ],
 )
@@ -60,20 +61,20 @@ def test_some_coefficients_without_the_others_are_refused(
     law: str, overrides: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ScenarioError, match=said):
-        design(law, *LINK, overrides=overrides)
+        design(law, LINK, overrides=overrides)
 
 
 def test_automatic_gains_take_no_coefficient_alone() -> None:
     link = OperatingRange(15_000_000, 500, (0.2, 0.2), 800, (60, 60))
-    with pytest.raises(ScenarioError, match="found a without b"):
+    with pytest.raises(ScenarioError, match='found "a", without b'):
         fit("pi", link, {"a": "1e-4"})
     assert dict(fit("pi", link, {"a": "2e-5", "b": "1.99e-5"}).params).keys().isdisjoint("ab")
 
 
 def test_a_long_interval_is_blamed_and_not_the_gain_that_it_gives() -> None:
     with pytest.raises(ScenarioError) as refused:
-        design("pi", "100Mbit/s", 60, "20ms", overrides={"interval": "500ms"})
-    assert str(refused.value).startswith('--set: found interval="500ms", with which pi')
+        design("pi", Link("100Mbit/s", "20ms", flows=60), overrides={"interval": "500ms"})
+    assert str(refused.value).startswith('overrides: interval: found "500ms", with which pi')
     assert str(refused.value).endswith("allowed: a shorter interval")
 
 
@@ -87,9 +88,15 @@ def test_a_probability_above_one_is_not_said_to_be_below_the_laws() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--rate", "50..5Mbit/s", "--flows", "60", "--rtt", "200ms"], "--rate: found a range"),
-        (["--rate", "5Mbit/s", "--flows", "60..10", "--rtt", "200ms"], "--flows: found a range"),
-        (["--rate", "5Mbit/s", "--flows", "60", "--rtt", "200..20ms"], "--rtt: found a range"),
+        (
+            ["--rate", "50..5Mbit/s", "--flows", "60", "--rtt", "200ms"],
+            '--rate: found "50Mbit/s..5Mb',
+        ),
+        (["--rate", "5Mbit/s", "--flows", "60..10", "--rtt", "200ms"], '--flows: found "60..10"'),
+        (
+            ["--rate", "5Mbit/s", "--flows", "60", "--rtt", "200..20ms"],
+            '--rtt: found "200ms..20ms"',
+        ),
     ],
 )
 def test_a_range_goes_from_less_to_more(cli: Cli, words: list[str], said: str) -> None:

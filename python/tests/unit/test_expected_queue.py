@@ -11,6 +11,7 @@ from designs import scaled_design as made
 
 from forebay.control import expected_queue, frequency_response
 from forebay.control.design import design
+from forebay.control.link import Link
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 1.3])
@@ -93,7 +94,10 @@ def test_a_stable_loop_does_not_swing() -> None:
 def test_a_gain_beyond_every_balance_has_no_cycle() -> None:
     """A thousand times too much: the design says that it is unstable, and no more."""
     far = design(
-        "pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p", overrides={"a": 0.5, "b": 0.49}
+        "pi",
+        Link("15Mbit/s", "200ms", flows=60, packet="500B"),
+        target="175p",
+        overrides={"a": 0.5, "b": 0.49},
     )
     assert not far.stable
     assert far.cycle is None
