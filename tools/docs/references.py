@@ -43,14 +43,14 @@ def references() -> str:
     papers = [
         [f"`{source.paper}`", source.sentence()] for source in cite.references() if _of_five(source)
     ]
-    others = [
+    standards = [
         [", ".join(f"`{name}`" for name in source.of or (source.paper,)), source.sentence()]
         for source in cite.references()
         if not _of_five(source)
     ]
     return PAGE.format(
         papers=markdown_table(["paper", "reference"], papers),
-        others=markdown_table(["for", "reference"], others),
+        others=markdown_table(["for", "reference"], standards),
     )
 
 

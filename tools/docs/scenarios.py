@@ -318,8 +318,8 @@ def _plain(title: str) -> str:
 
 def _anchor(title: str) -> str:
     """Return the anchor that GitHub and MkDocs derive from a heading."""
-    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
-    return kept.replace(" ", "-")
+    anchor = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return anchor.replace(" ", "-")
 
 
 def _listed(texts: list[str]) -> str:
