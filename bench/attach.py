@@ -1,4 +1,4 @@
-"""Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/howto/kernel.md.
+"""Compares attached laws with the simulator: the tables of docs/evidence/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
     sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time

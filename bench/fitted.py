@@ -1,4 +1,4 @@
-"""The numbers of docs/howto/gains.md: every law with a design rule on unlike links, fitted, in packets.
+"""Runs laws with automatic gains on twelve links: the table of docs/evidence/gains.md.
 
 .venv/bin/python bench/fitted.py [LAW…]
 """

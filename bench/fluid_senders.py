@@ -1,4 +1,4 @@
-"""The fluid's senders beside packets: the tables of docs/explanation/fluid.md for CUBIC, DCTCP and Prague.
+"""Compares the senders of the fluid model with packets: the tables of docs/evidence/fluid.md.
 
     python bench/fluid_senders.py [--sender linux-cubic] [--link NAME …] [--seeds N] [--json FILE]
     python bench/fluid_senders.py --drawn 12 --draw 1      # links at random
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--again", type=Path, metavar="FILE", help="take the packets from it")
     parser.add_argument(
-        "--table", action="store_true", help="print the rows of docs/explanation/fluid.md, too"
+        "--table", action="store_true", help="print the rows of docs/evidence/fluid.md, too"
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The table of docs/howto/identify.md: what `forebay identify` finds where the truth is known.
+"""The table of docs/evidence/identify.md: what `forebay identify` finds where the truth is known.
 
 .venv/bin/python bench/identified.py [--drawn N]
 

@@ -2,7 +2,7 @@
 
     python bench/noise.py [--seeds 5] [--law pi …] [--cycles]
 
-Prints the tables of docs/explanation/theory.md, "At constant load": the deviation of the queue and the goodput
+Prints the tables of docs/evidence/theory.md: the deviation of the queue and the goodput
 that `forebay design` predicts over those of packets, of flows that are marked and of flows of SACK
 that lose packets; with --cycles, swings of loops with too much gain, predicted, in the fluid and in
 packets. About five minutes on one core.

@@ -1,4 +1,4 @@
-"""The table of docs/howto/tune.md: real cases, tuned, then in packets on seeds that nobody chose with.
+"""Tunes laws for real cases and compares the choices on new seeds: docs/evidence/tuning.md.
 
 .venv/bin/python bench/tune_cases.py [CASE…] [--trace FILE] [--seeds N] [--tuned FOLDER] [--real S]
 

@@ -6,7 +6,7 @@
 
 Theirs runs as it is on the real kernel in virtual time (`--engine kernel`), with the kernel's own
 `dualpi2` and CUBIC beside it, and is kept in udp_prague.json; ours is simulated. Prints the table
-of docs/howto/real-kernel.md. Exit status 1 if a figure is outside its tolerance.
+of docs/evidence/programs.md. Exit status 1 if a figure is outside its tolerance.
 """
 
 from __future__ import annotations

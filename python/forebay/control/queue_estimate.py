@@ -47,7 +47,7 @@ ROUGH = 0.07
 WIDTHS = (0.03, 0.06, 0.12)
 #: Least time until a timeout, Linux's and ns-2's.
 TIMEOUT_S = 0.2
-#: How far the law of TCP itself is off, to either side, over the drawn links of docs/howto/identify.md.
+#: How far the law of TCP itself is off, to either side, over the drawn links of docs/evidence/identify.md.
 LAW_ERROR = 0.2
 #: Of a round trip at least this share is no wait in the queue, or the step that was found is one of
 #: something else.
