@@ -7,8 +7,8 @@ zero. At each gain an autoregression of the queue (least squares, all seeds toge
 decay of its slowest ringing. The plant with packets in trains (expected_queue) has a
 curve of decay over gain; moved by as many decibels as bring it nearest to packets, as long as their
 probability is not cut at zero, it has its zero where their ringing would stay: that gain is the
-onset. Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/evidence/theory.md, "The
-onset in packets"; --figure draws the first two cases. About ten minutes on one core.
+onset. Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/evidence/theory.md,
+"Onset of oscillation in packets"; --figure draws the first two cases. About ten minutes.
 """
 
 from __future__ import annotations
