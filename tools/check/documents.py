@@ -1,5 +1,8 @@
-"""Checks the documents: links lead to files, generated pages and pages of evidence are current, and
-facts that stand in two places agree."""
+"""Check the documents.
+
+Links must lead to files, generated pages and pages of evidence must be current, and facts that two
+documents state must agree.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from tools.docs import pages
 
 
 def main() -> None:
+    """Write the pages and print their paths."""
     folder = Path(sys.argv[1])
     for name, text in pages().items():
         (folder / name).write_text(text)

@@ -35,6 +35,7 @@ def _leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _section(name: str, command: Any) -> str:
+    """Return the section of a command."""
     params = [param for param in command.params if "--help" not in param.opts]
     arguments = [param for param in params if param.param_type_name == "argument"]
     options = [param for param in params if param.param_type_name == "option"]
@@ -57,6 +58,7 @@ def _section(name: str, command: Any) -> str:
 
 
 def _metavar(param: Any) -> str:
+    """Return the placeholder of an argument or option."""
     if getattr(param, "is_flag", False):
         return ""
     kind = getattr(param.type_descriptor.annotation, "__name__", "value")
@@ -78,4 +80,5 @@ def _plain(text: str | None) -> str:
 
 
 def _cell(text: str) -> str:
+    """Return a text escaped for a cell of a table."""
     return text.replace("|", "\\|").replace("\n", " ")

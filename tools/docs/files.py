@@ -13,13 +13,23 @@ Column = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class File:
-    """A Parquet file of a result."""
+    """A table of a result.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file without its suffix.
+    row : str
+        The meaning of a row.
+    columns : Sequence[Column]
+        The columns.
+    more : str, default ''
+        Further columns, in words.
+    """
 
     name: str
-    #: What a row stands for, as in "A row for ...".
     row: str
     columns: Sequence[Column]
-    #: Columns that are described elsewhere, as in "It also has ...".
     more: str = ""
 
 
@@ -217,6 +227,7 @@ def _section(file: File, of: str = "") -> str:
 
 
 def _columns(columns: Sequence[Column]) -> str:
+    """Return a table of columns."""
     rows = ([f"`{name}`", unit, meaning] for name, unit, meaning in columns)
     return markdown_table(["column", "unit", "meaning"], rows)
 

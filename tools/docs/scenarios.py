@@ -227,12 +227,20 @@ def scenario() -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """Keys that several parts of a file share, and that the page lists once."""
+    """Keys that several parts of a file share; the page lists them once.
 
-    #: The title of the section that lists them.
+    Attributes
+    ----------
+    title : str
+        Title of the section that lists them.
+    keys : list[KeyInfo]
+        The keys.
+    parts : frozenset[str]
+        The parts that refer to the section.
+    """
+
     title: str
     keys: list[KeyInfo]
-    #: The parts that refer to the section.
     parts: frozenset[str]
 
 
@@ -308,6 +316,7 @@ def _section(title: str, keys: list[KeyInfo], shared: list[Shared], part: str, m
 
 
 def _names(keys: list[KeyInfo]) -> str:
+    """Return the names of keys."""
     return ", ".join(f"`{key['name']}`" for key in keys)
 
 
@@ -323,6 +332,7 @@ def _anchor(title: str) -> str:
 
 
 def _listed(texts: list[str]) -> str:
+    """Return texts in a row, with "and" before the last."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
@@ -337,6 +347,7 @@ def _place(name: str) -> tuple[int, bool]:
 
 
 def _title(name: str) -> str:
+    """Return the title of a section."""
     part, _, kind = name.partition(" ")
     if not part:
         return "At the top"

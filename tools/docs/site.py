@@ -56,7 +56,13 @@ SHOWN = {".md", ".png", ".svg", ".jpg"}
 
 
 def stage(folder: Path) -> list[str]:
-    """Copy every page, and the files that they link to, into `folder`; return the pages' names."""
+    """Copy every page and the files that they link to into a folder.
+
+    Returns
+    -------
+    list[str]
+        The names of the pages.
+    """
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _sources()}
     texts |= {name: page() for name, page in GENERATED.items()}
     for directory in ("docs/contribute/decisions", "experiments"):
@@ -80,12 +86,27 @@ def _sources() -> list[str]:
 
 
 def _beside(path: Path) -> Path:
-    """Return the path of a linked file in the site; source files get a suffix that browsers show."""
+    """Return the path of a linked file in the site.
+
+    A source file gets a suffix that browsers display.
+    """
     return path if path.suffix in SHOWN else path.with_name(f"{path.name}.txt")
 
 
 def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
-    """Return a text with the links of the site, and add the files that it links to to `linked`."""
+    """Return a page with its links as the site has them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the page.
+    text : str
+        The page.
+    pages : set[str]
+        The names of all pages.
+    linked : set[Path]
+        Receives the files that the page needs.
+    """
     at = ROOT / name
 
     def replace(match: re.Match[str]) -> str:
@@ -135,6 +156,7 @@ def _listing(directory: str, texts: dict[str, str]) -> str:
 
 
 def _title(text: str) -> str:
+    """Return the title of a page."""
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
     return re.sub(r"[`*]", "", heading[1]) if heading else "Untitled"
 
@@ -157,7 +179,7 @@ def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
             del remaining[entry]
             yield entry
 
-    # At the top, or the theme would not know it for the home page.
+    # The home page must be at the top level for the theme to recognise it.
     sections: list[dict[str, object]] = [{"Forebay": HOME}] if HOME in names else []
     for section, pages in SECTIONS.items():
         inside = [item for page in pages for item in entries(page)]
@@ -185,11 +207,11 @@ def build(out: Path) -> None:
         "docs_dir": str(pages),
         "site_dir": str(out.resolve()),
         "nav": nav(names, pages),
-        # MkDocs would leave out a folder of this name; ours holds repositories to start from.
+        # MkDocs omits a folder of this name, which here holds repositories to start from.
         "exclude_docs": "!/templates/",
     }
     file = folder / "mkdocs.yml"
-    # JSON is YAML.
+    # JSON is valid YAML.
     file.write_text(json.dumps(settings, indent=1), encoding="utf-8")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", file],
@@ -200,7 +222,7 @@ def build(out: Path) -> None:
 
 
 def _alone(out: Path) -> None:
-    """Makes the theme load the worker of its search from beside it, and not from outside."""
+    """Make the theme load the worker of its search from the site, and not from another host."""
     shutil.copyfile(ROOT / "docs" / "vendor" / "iframe-worker.js", out / WORKER)
     for page in out.rglob("*.html"):
         up = "../" * (len(page.relative_to(out).parts) - 1)
@@ -209,6 +231,7 @@ def _alone(out: Path) -> None:
 
 
 def main() -> None:
+    """Run the command line."""
     arguments = argparse.ArgumentParser(prog="python -m tools.docs.site")
     arguments.add_argument("--out", type=Path, default=Path("site"))
     out = arguments.parse_args().out

@@ -120,8 +120,8 @@ class OtherResultError(ParameterError):
         version = " of a former version of Forebay" if self.undigested else ""
         force = "--force" if label.startswith("--") else "force=True"
         return (
-            f'{label}: "{self.value}" holds the result of `{self.command}`{version}; use {force} to '
-            "replace it, or another folder"
+            f'{label}: "{self.value}" holds the result of `{self.command}`{version}; use {force} '
+            "to replace it, or another folder"
         )
 
 

@@ -361,7 +361,7 @@ def _umask() -> int:
 
 #: Prefix of the name of a folder that is not complete yet.
 UNFINISHED = ".forebay-"
-A_FILE = "a file"
+A_FILE = "it is a file"
 
 
 def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from forebay._base.errors import ParameterError, ScenarioError
+from forebay._base.errors import ParameterError
 from forebay._native import number_and_unit
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def range_ends(key: str, text: str) -> tuple[str, str]:
     if not dots:
         return text, text
     if not low or not high:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a value, or a range such as 10..400')
+        raise ParameterError(key, text, "a value, or a range such as 10..400")
     unit = high.lstrip("0123456789.")
     return (low if low[-1].isalpha() else low + unit), high
 

@@ -65,17 +65,14 @@ def delay(bounds_s: tuple[float, float]) -> str:
 def in_figures(value: float, count: int = 3) -> str:
     """Return a number with so many significant figures, or with its whole integer part.
 
+    A positive power of ten is never used: "2153" for 2153.4, and not "2.15e+03".
+
     Parameters
     ----------
     value : float
         The number.
     count : int, default 3
         Number of significant figures.
-
-    Attributes
-    ----------
-    positive power of ten is never used
-        "2153" for 2153.4, and not "2.15e+03".
     """
     text = f"{value:.{count}g}"
     return f"{value:.0f}" if "e+" in text else text

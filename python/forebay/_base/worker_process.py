@@ -32,17 +32,14 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """Parameters
+    """A process that calls one function: `send` passes arguments, and `receive` returns the result.
+
+    Parameters
     ----------
     function : str
         The function, such as "forebay.studio.theory:answer".
     environment : mapping of str to str, optional
         Variables to set in the process.
-
-    Attributes
-    ----------
-    process that calls one function
-        `send` passes arguments, and `receive` returns the result.
     """
 
     def __init__(self, function: str, environment: Mapping[str, str] | None = None) -> None:

@@ -132,7 +132,7 @@ def validate(
     if outcome.interrupted or outcome.failure:
         raise stopped(
             outcome.finished,
-            outcome.wanted,
+            outcome.total,
             interrupted=outcome.interrupted,
             reported=bool(outcome.comparisons),
             noun=f"{outcome.reference} run",

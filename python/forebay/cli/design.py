@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.quantities import DOTS, range_ends
 from forebay._base.registries import title_of
 from forebay._base.words import in_figures
@@ -73,18 +74,17 @@ class LinkOptions:
             _number(text, text, "a number")
         for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
             if value is None:
-                raise ScenarioError(
-                    f"{key}: found nothing, allowed: a value, here or in --from FILE"
-                )
+                raise ScenarioError(f"{key} is required, unless --from FILE has it")
         assert rate is not None and flows is not None and rtt is not None
         return rate, flows, rtt, packet or "1000B"
 
 
-def _number(text: str, flows: str, allowed: str) -> float:
+def _number(text: str, flows: str, expected: str) -> float:
+    """Return a number of flows. Raises `ParameterError` for a text that is none."""
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None
+        raise ParameterError("flows", flows, expected) from None
 
 
 @with_options
@@ -127,7 +127,7 @@ def design(
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
-                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
+                raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
         _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
@@ -145,11 +145,13 @@ def design(
     result = designed(law, place, target=target, overrides=overrides)
     if export is not None:
         if result.loop is None:
-            raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
+            raise ScenarioError(
+                f"--export: {law} acts on rates and has no loop of the queue to export"
+            )
         exported.save(result.loop, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show(options.console(80), result, call.folder, written, explain=explain)
 
@@ -171,13 +173,15 @@ def _design_range(
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if "," in text and (DOTS in text or key == "--flows"):
             raise ScenarioError(
-                f'{key}: found "{text}" with a range, allowed: one value, or a range'
+                f'{key}: "{text}" is a list, which cannot be combined with a range; give one value'
             )
     if target is None:
         target = overrides.pop("target", None)
     interval = overrides.pop("interval", None)
     for key in overrides:
-        raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
+        raise ScenarioError(
+            f'--set: "{key}" cannot be combined with a range; expected target or interval'
+        )
     few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
     place = Link(
@@ -189,7 +193,7 @@ def _design_range(
     )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
     print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
@@ -266,21 +270,21 @@ def _map_axis(rate: str, rtt: str) -> str:
     """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
-            f'--rtt: found "{rtt}", allowed: a range, or a list with a range of rates'
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of rates'
         )
     if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+        raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
     return "rate" if DOTS in rate else "rtt"
 
 
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
     """Write the picture and the cells, and print how many cells are stable."""
     if call.folder is not None:
-        call.publish({**drawn.plot().files("map"), "map.parquet": _cells(drawn, axis)})
+        call.publish(drawn.files())
     if call.as_json:
-        print_json(_numbers(drawn, axis))
+        print_json(drawn.to_dict())
     else:
         _show_map(law, drawn, axis)
         print(f"Map: {call.folder}/map.png")
@@ -310,8 +314,8 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
         if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
             print_item(
                 options.console(80),
-                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their start "
-                "only; run their scenario for longer to see the steady state.",
+                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their "
+                "start only; run their scenario for longer to see the steady state.",
             )
 
 
@@ -337,43 +341,3 @@ def _show_packets(drawn: StabilityMap, axis: str) -> None:
         for flows, value, deviation in drawn.oscillation
     ]
     options.print_table(columns, rows, keys=2)
-
-
-def _numbers(drawn: StabilityMap, axis: str) -> dict[str, Any]:
-    """Return the counts of cells and the results of simulated cells, for JSON."""
-    return {
-        "law": drawn.law,
-        "windows": drawn.windows,
-        "cells": drawn.stable.size,
-        "counts": drawn.counts(),
-        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
-        "packets": [
-            {
-                "flows": flows,
-                axis: value,
-                "by_theory": drawn.verdict(flows, value),
-                "deviation_over_mean": deviation,
-            }
-            for flows, value, deviation in drawn.oscillation
-        ],
-        "interrupted": drawn.interrupted,
-    }
-
-
-def _cells(drawn: StabilityMap, axis: str) -> Any:
-    """Return a table with a row for each cell."""
-    import polars as pl
-
-    rows, columns = drawn.stable.shape
-    return pl.DataFrame(
-        {
-            "flows": list(drawn.flows) * rows,
-            axis: [value for value in drawn.values for _ in range(columns)],
-            "gain_margin_db": drawn.gain_margin_db.ravel(),
-            "stable": drawn.stable.ravel(),
-            "rest": drawn.rest.ravel(),
-        }
-    ).with_columns(
-        pl.col("gain_margin_db").fill_nan(None),
-        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
-    )

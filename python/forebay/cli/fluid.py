@@ -87,7 +87,7 @@ def fluid(
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
-            raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
+            raise ScenarioError(f"{key} requires --compare")
     # Standard input can be read only once, and the scenario is needed several times.
     piped = str(file) == experiment.STDIN
     source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file

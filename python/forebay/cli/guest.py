@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 from forebay.cli.declaration import with_options
 from forebay.cli.main import FAILED, print_error
 from forebay.cli.options import print_table
@@ -36,7 +36,7 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
     from forebay.linux.guests import setup as build
 
     if not 100 <= hz <= 1000:
-        raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
+        raise ParameterError("hz", hz, "100 to 1000")
     try:
         with progress.bar(unit="guests") as watch:
             guest, is_new = build(KernelSource(source, suite, hz), watch)

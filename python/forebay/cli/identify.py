@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
 from forebay.cli import options
@@ -71,10 +72,10 @@ def identify(
     call = Invocation.begun(output, None)
     rtt_s = _seconds("--rtt", rtt)
     if rtt_s == 0:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
+        raise ParameterError("rtt", rtt, "a time above zero")
     cut = from_s, to_s = _seconds("--from", from_), _seconds("--to", to)
     if from_s is not None and to_s is not None and from_s >= to_s:
-        raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
+        raise ScenarioError(f'--to: "{to}" is not later than --from "{from_}"')
     queues = _queues(trace, _seconds("--interval", interval), only or "")
     identified: list[tuple[Identified, IdentifiedResponse | None]] = []
     for queue in queues[:MOST]:
@@ -83,7 +84,7 @@ def identify(
         loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         identified.append((numbers, loop))
         if call.as_json:
-            print_json(numbers.as_json() | {"loop": _loop(loop)})
+            print_json(numbers.to_dict() | {"loop": _loop(loop)})
     if not call.as_json:
         for numbers, loop in identified:
             _show(numbers, loop)
@@ -109,13 +110,13 @@ def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecor
         queue for queue in queue_records.read_records(trace, interval_s) if name in queue.name
     ]
     if not queues:
-        raise ScenarioError(f'--only: found no queue with "{name}", allowed: part of a name')
+        raise ScenarioError(f'--only: no queue has "{name}" in its name')
     sums = [queue for queue in queues if queue.children]
     if len(sums) == len(queues):
         return queues
     print_errors(
-        f"{queue.name} is left out, because it sums up the {queue.children} queues below it; choose "
-        "it with --only"
+        f"{queue.name} is left out, because it sums up the {queue.children} queues below it; "
+        "choose it with --only"
         for queue in sums
     )
     return [queue for queue in queues if not queue.children]

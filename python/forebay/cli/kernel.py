@@ -181,10 +181,14 @@ def show(
     widths: list[int] | None = None
     while True:
         with _kernel():
-            all_counts = [law_statistics.seen(device)] if device else law_statistics.all_seen()
-            hidden = list(map(law_statistics.hidden, all_counts)) if widths is None else []
+            all_counts = (
+                [law_statistics.counts_of(device)] if device else law_statistics.all_counts()
+            )
+            warnings = (
+                list(map(law_statistics.bypass_warning, all_counts)) if widths is None else []
+            )
         if widths is None:
-            print_errors([*_problems(), *filter(None, hidden)])
+            print_errors([*_problems(), *filter(None, warnings)])
             widths = []
         if as_json:
             numbers = [counts.as_json() for counts in all_counts]

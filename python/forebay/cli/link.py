@@ -149,8 +149,8 @@ def link(
     if output.watch and sys.stdin.isatty() and sys.stdout.isatty():
         if not command:
             raise _native.ScenarioError(
-                "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
-                "terminal, which leaves none for a shell"
+                "--watch requires a COMMAND, because a shell cannot share the terminal with the "
+                "view; give -- COMMAND..."
             )
         with tempfile.TemporaryFile() as shown_later:
             observed = _observed(

@@ -11,8 +11,8 @@ import typer
 
 from forebay import _native
 from forebay._base import registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
-from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, offered, print_table
 
@@ -96,9 +96,8 @@ def _list(
     """
     for name in names or ():
         if name not in registry:
-            raise ScenarioError(
-                f'NAME: found "{name}", allowed: {", ".join(registry)}{hint(name, list(registry))}'
-            )
+            near = hint(name, list(registry)).strip()
+            raise ParameterError("NAME", name, ", ".join(registry), reason=near)
     entries = [entry for name, entry in registry.items() if not names or name in names]
     if as_json:
         keys = ["name", "unit", "default", "min", "max", "doc"]

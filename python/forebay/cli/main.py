@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +119,7 @@ def _run(arguments: list[str]) -> int:
         whole = app(called if listed else None, listed=listed)
         return whole(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
-        print_error(with_option(error))
+        print_error(with_option(error, arguments))
         return BAD_INPUT
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
         # Names that are not UTF-8 have surrogates in Python, which some libraries refuse.
@@ -155,7 +157,7 @@ def _run(arguments: list[str]) -> int:
         return FAILED
 
 
-#: Options that have another name than the parameter of the library; a law by itself is an argument.
+#: Options that have another name than the parameter of the library; a single law is an argument.
 OPTIONS = {
     "laws": "--law",
     "overrides": "--set",
@@ -166,10 +168,27 @@ OPTIONS = {
 }
 
 
-def with_option(error: ScenarioError) -> str:
-    """Return an error's line with the option in place of the library's parameter."""
+def with_option(error: ScenarioError, arguments: Sequence[str] = ()) -> str:
+    """Return an error's line with the option in place of the library's parameter.
+
+    Parameters
+    ----------
+    error : ScenarioError
+        The error.
+    arguments : sequence of str
+        The arguments of the command, with the options that the user gave.
+
+    Returns
+    -------
+    str
+        The line.
+    """
     if not isinstance(error, ParameterError):
-        return str(error)
+        text = str(error)
+        name, colon, rest = text.partition(": ")
+        option = f"--{name.replace('_', '-')}"
+        is_option = any(argument.partition("=")[0] == option for argument in arguments)
+        return f"{option}{colon}{rest}" if is_option else text
     name = error.name
     # The name of an argument, such as FILE, is not that of an option.
     return error.text(name if name.isupper() else OPTIONS.get(name, f"--{name.replace('_', '-')}"))
@@ -214,5 +233,11 @@ def wrong_option(error: typer.TyperException) -> str:
             # Other errors are those of a parser, such as `declaration.path`.
         }.get(kind, errors[0]["msg"].removeprefix("Value error, "))
         return f'{option}: "{errors[0]["input"]}" is not valid; expected {expected}'
-    message = getattr(error, "format_message", error.__str__)()
+    message: str = getattr(error, "format_message", error.__str__)()
+    missing = re.fullmatch(r"Missing (?:argument|option) '(.+)'\.", message)
+    if missing:
+        return f"{missing[1]} is required"
+    unknown = re.fullmatch(r"No such (command|option):? '?([^' ]+?)'?\.?( \(.*\))?", message)
+    if unknown:
+        return f"unknown {unknown[1]} {unknown[2]}{unknown[3] or ''}"
     return message.replace("'", '"')

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._base.errors import RunError
+from forebay._base.errors import ParameterError, RunError
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -71,7 +71,7 @@ def replay(
 
     plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
     if page is not None and paper != replays.ALL:
-        raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
+        raise ScenarioError(f"--page requires the papers all, not {paper}")
     call = Invocation.begun(output, "replay", page=page)
     engine_option = None if engine == "packets" else engine
 
@@ -135,7 +135,7 @@ def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool
     with progress.status(f"writing the page of {replayed.paper.name}"):
         from forebay.campaign import paper_page  # loads matplotlib
 
-        where = paper_page.write(replayed.paper, replayed.experiments, call.folder, command)
+        where = paper_page.write(replayed, call.folder, command)
     call.tell("Page", where)
     if opens:
         options.open_page(where)
@@ -192,16 +192,17 @@ def figure(
     out : DIR
         Folder of the figures.
     """
-    from forebay.campaign.control_figures import FIGURES
+    from forebay.campaign.control_figures import figures
 
     call = Invocation.begun(options.OutputOptions(out=out if name else None, style=style), None)
-    for title, draw in FIGURES.items() if not name else ():
+    drawings = figures()
+    for title, draw in drawings.items() if not name else ():
         print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
-        if text not in FIGURES:
-            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(FIGURES)}')
+        if text not in drawings:
+            raise ParameterError("NAME", text, ", ".join(drawings))
     files: dict[str, bytes] = {}
     for text in name or ():
-        files |= FIGURES[text]().files(text)
+        files |= drawings[text]().files(text)
     for path in call.publish(files):
         print(f"Figure: {path}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.options import StoreAt, print_table
@@ -72,7 +73,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     rows &= pl.col("config").str.starts_with(run)
     table = runs.read(lambda: runs.scan().filter(rows).sort("config", "seed").collect())
     if table.is_empty():
-        raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
+        raise ParameterError("CONFIG", run, "the first letters of a config in the store")
     for row in table.drop(LISTS).iter_rows(named=True):
         cells = [[name, f"{value}"] for name, value in row.items() if value is not None]
         print_table([Column("column"), Column("value", sentence=True)], cells, width=80)
@@ -111,7 +112,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     from forebay.experiment.run_rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
-        raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
+        raise ParameterError("FILE", file, "a name that ends in .parquet or .csv")
     publication.check_file(file, "FILE")
     runs, counts = _store(store), []
 
@@ -134,8 +135,7 @@ def _store(address: str | None) -> Store:
     store = choice.at(choice.named(address) or choice.DEFAULT)
     if not store.place.names(""):
         raise ScenarioError(
-            f'--store: found "{store.address}", where nothing is, allowed: a store; '
-            "forebay run makes one"
+            f"--store: there is no store at {store.address}; `forebay run` creates one"
         )
     return store
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._native import ScenarioError, quantity
+from forebay._base.errors import ParameterError
+from forebay._native import quantity
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, print_errors, result_name
@@ -23,8 +24,7 @@ from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay.campaign.making import StudyProgress
-    from forebay.campaign.run_study import Grown
+    from forebay.campaign.runner import StudyProgress
     from forebay.campaign.study import Study
     from forebay.campaign.study_points import Points
     from forebay.experiment.store import Store
@@ -93,6 +93,7 @@ def study(
         Print one JSON object per run, as `forebay run` does; write no files unless --out is given.
     """
     from forebay.campaign import run_study as studies
+    from forebay.campaign import runner
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
@@ -100,10 +101,10 @@ def study(
     from forebay.experiment.store import Designs
 
     limits = {
-        "budget_s": _seconds("--budget", extent.budget),
-        "limit_s": _seconds("--limit", extent.limit),
+        "budget_s": _seconds("budget", extent.budget),
+        "limit_s": _seconds("limit", extent.limit),
     }
-    until = studies.Until.read(extent.until, extent.most_seeds) if extent.until else None
+    until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
     # The store is read first, and written once the scenario is known to be valid.
     store = choice.of_study(making.store, without=making.no_store)
@@ -123,17 +124,17 @@ def study(
         key="study",
     )  # fmt: skip
     with studies.workers(extent.on, making.threads) as workers, progress_bar() as watch:
-        grown = studies.grow(
+        progress = runner.grow(
             points, store, workers, until=until, watch=watch, retry=extent.retry,
             folder=call.folder, **limits,
         )  # fmt: skip
-    end(points, store, grown, call, metrics=metrics, report=not no_report)
+    end(points, store, progress, call, metrics=metrics, report=not no_report)
 
 
 def end(
     points: Points,
     store: Store,
-    grown: Grown,
+    progress: StudyProgress,
     call: Invocation,
     *,
     metrics: Sequence[str],
@@ -147,7 +148,7 @@ def end(
         The points of the study.
     store : Store
         The store that has the runs.
-    grown : Grown
+    progress : StudyProgress
         The runs of this command, and the final number of seeds.
     call : Invocation
         The folder of the result, and whether to print JSON.
@@ -160,23 +161,21 @@ def end(
     from forebay.campaign.study import Study
     from forebay.report import result_files
 
-    progress = grown.made
-    _print_made(progress, store, call)
+    _print_counts(progress, store, call)
     if progress.interrupted or progress.stopped:
         _print_failed(progress.faults)
         raise typer.Exit(FAILED if progress.stopped else signals.status())
-    study = Study(points, store, grown.seeds, partial=progress.spent)
+    study = Study(points, store, progress.seeds, partial=progress.spent)
     failures = study.failures()
     _print_failed(dict(failures.group_by("fault").len().iter_rows()))
-    if grown.wide:
-        print_errors(
-            [f"{grown.wide:,} intervals are still wider than --until asks for; raise --most-seeds"]
-        )
-    if progress.found + progress.made == 0:
+    if progress.wide:
+        wide = f"{progress.wide:,} intervals are still wider than --until asks for"
+        print_errors([f"{wide}; raise --most-seeds"])
+    if progress.stored + progress.finished == 0:
         raise typer.Exit(FAILED)
     if call.as_json:
         for plan, run in study.runs():
-            print(result_files.line(plan, run, points.made.engine))
+            print(result_files.line(plan, run, points.made_by.engine))
     else:
         files.show(options.console(), study, metrics)
     if call.folder is not None:
@@ -185,16 +184,16 @@ def end(
         raise typer.Exit(FAILED)
 
 
-def _print_made(progress: StudyProgress, store: Store, call: Invocation) -> None:
+def _print_counts(progress: StudyProgress, store: Store, call: Invocation) -> None:
     """Print the number of runs, and why the study ended early."""
     print(
-        f"{progress.made + progress.found:,} of {progress.wanted:,} runs: {progress.made:,} new, "
-        f"{progress.found:,} from the store; {progress.packets / 1e6:.1f} million packets in "
-        f"{progress.elapsed_s:.1f} s",
+        f"{progress.finished + progress.stored:,} of {progress.total:,} runs: "
+        f"{progress.finished:,} new, {progress.stored:,} from the store; "
+        f"{progress.packets / 1e6:.1f} million packets in {progress.elapsed_s:.1f} s",
         file=sys.stderr if call.as_json else sys.stdout,
     )
     if progress.ended_early:
-        finished = f"{progress.found + progress.made:,} of {progress.wanted:,} runs"
+        finished = f"{progress.stored + progress.finished:,} of {progress.total:,} runs"
         stored = f"{finished} are in the store; the same command continues"
         lost = f"{finished} had finished; without a store none is kept"
         print_errors([f"{progress.ended_early}: {lost if store.goes_with else stored}"])
@@ -213,8 +212,8 @@ def _write(
     if (former := files.former_seeds(folder)) > study.most_seeds:
         print_errors(
             [
-                f"{folder} had {former} seeds of each law and now has {study.most_seeds}; the others "
-                f"are in the store, and --seeds {former} shows them"
+                f"{folder} had {former} seeds of each law and now has {study.most_seeds}; the "
+                f"others are in the store, and --seeds {former} shows them"
             ]
         )
     with call.drawing("every run is in the store; the same command continues with the page"):
@@ -263,11 +262,12 @@ def _words(seconds: float) -> str:
 
 
 def _seconds(option: str, text: str | None) -> float | None:
+    """Return the time of an option in s. Raises `ScenarioError` unless it is above zero."""
     if text is None:
         return None
-    seconds = quantity(option, text, "time")
+    seconds = quantity(f"--{option}", text, "time")
     if seconds == 0:
-        raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
+        raise ParameterError(option, text, "a time above zero, such as 90s, 10min or 2h")
     return seconds
 
 

@@ -19,7 +19,7 @@ from forebay.cli.invocation import (
 )
 
 if TYPE_CHECKING:
-    from forebay.campaign.suite import PlannedSuite, Suite
+    from forebay.campaign.suite import Suite
 
 #: Metrics of the table, the most important first; a narrow terminal shows the first of them.
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
@@ -79,27 +79,26 @@ def suite(
         for line in results.lines():
             print_json(line)
     if results.cases and (call.folder is not None or page is not None):
-        _report(results, plan, call)
+        _report(results, call)
     if results.partial:
         raise stopped(
-            results.made,
-            results.wanted,
+            results.finished,
+            results.total,
             interrupted=results.interrupted,
             reported=bool(results.cases),
             by_input=results.of_law,
         )
 
 
-def _report(results: Suite, plan: PlannedSuite, call: Invocation) -> None:
+def _report(results: Suite, call: Invocation) -> None:
     """Write the numbers, print the comparison, and write the pages."""
     from forebay._base import progress
     from forebay.campaign import suite_page as pages
     from forebay.report import result_files
 
-    about = pages.About(plan.settings, plan.link, call.command, call.digest)
     out = call.folder
     if out is not None:
-        pages.write_numbers(results, about, out)
+        pages.write_numbers(results, out, call.command, call.digest)
     with call.drawing(
         f"the numbers are in {out / result_files.NUMBERS}" if out else "no file was written"
     ):
@@ -107,10 +106,10 @@ def _report(results: Suite, plan: PlannedSuite, call: Invocation) -> None:
             _show(results)
         if out is not None:
             with progress.bar(unit="figures") as watch:
-                where = pages.write(results, about, out, watch)
+                where = pages.write(results, out, call.command, watch)
             call.tell("Report", where)
             call.show(where)
-    call.publish_page(lambda: pages.markdown(results, about))
+    call.publish_page(lambda: pages.markdown(results, call.command))
 
 
 def _show(results: Suite) -> None:
@@ -126,4 +125,4 @@ def _show(results: Suite) -> None:
         options.print_table(columns, table.rows).print(
             f"mean over {count} case{'s' if count > 1 else ''}{note}", style="dim"
         )
-    print(f"{results.made} runs in {results.elapsed_s:.0f} s")
+    print(f"{results.finished} runs in {results.elapsed_s:.0f} s")

@@ -139,8 +139,8 @@ def pairing(comparison: ResultComparison) -> list[str]:
             count = f"up to {runs}" if len({line.unpaired[place] for line in lines}) > 1 else runs
             verb = "has" if count == "1 run" else "have"
             remarks.append(
-                f"Of each law, {count} of {side} {verb} no partner with the same point and seed in the "
-                f"other result; they {left_out}."
+                f"Of each law, {count} of {side} {verb} no partner with the same point and seed in "
+                f"the other result; they {left_out}."
             )
     if alike := sum(line.alike for line in lines):
         remarks.append(

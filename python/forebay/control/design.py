@@ -19,8 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
-from forebay._base import quantities, registries
+from forebay._base import registries
 from forebay._base.errors import ParameterError
+from forebay._base.overrides import law_pairs
 from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law, pi_forms, pi_stabilising_set
@@ -89,7 +90,7 @@ def design(
     >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
     >>> forebay.design("pi", link, target="20ms").params
     """
-    settings = dict(quantities.set_pairs(overrides))
+    settings = dict(law_pairs(law, overrides))
     target = _one_target(target, settings.pop("target", None))
     target_pkts = link.set_point_pkts(target)
     link = link.with_buffer_for(target_pkts, default=target is None)
@@ -111,9 +112,8 @@ def _one_target(target: Quantity | None, override: str | None) -> str | None:
     """
     text = None if target is None else text_of(target, "queue")
     if text is not None and override is not None and text != override:
-        raise ParameterError(
-            "target", text, "one set-point", reason=f'(overrides: target = "{override}")'
-        )
+        reason = f'the overrides have another set-point, "{override}"'
+        raise ParameterError("target", text, "one of them", reason=reason)
     return text if override is None else override
 
 

@@ -14,7 +14,7 @@ from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import margins
 from forebay.control.delay_system import RateLoop
 from forebay.control.designed_law import Design, deviation_of_classes, step_within
-from forebay.control.link import Link
+from forebay.control.link import Link, whole
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.plant import Equilibrium, Plant
@@ -77,8 +77,10 @@ def design_once(law: str, link: Link, target_pkts: float, settings: Mapping[str,
     if fixed:
         check_all_gains(law, gain_params, by_hand)
         if goals and len(fixed) == len(gain_params):
-            reason = f"a goal of {law}'s rule, together with its gains {', '.join(fixed)}"
-            raise ParameterError("overrides", goals[0][0], "goals or gains", reason=reason)
+            reason = (
+                f"it is a goal of {law}'s rule, but its gains {', '.join(fixed)} are given, too"
+            )
+            raise ParameterError("overrides", goals[0][0], "goals, or gains", reason=reason)
         gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
     params = list((dict(params) | values | by_hand).items())
     try:
@@ -126,27 +128,26 @@ def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) 
     if target.probability < 1:
         return target
     if not plant.published:
-        reason = f"which need a probability of {target.probability:.3g}"
+        reason = f"these flows need a probability of {target.probability:.3g}"
         raise _too_many(link, reason, "fewer flows, so that it is below 1")
     limit = 2**-0.5 * capacity * target.rtt_s
     if link.l4s_flows:
         raise ParameterError(
             "l4s_flows",
-            f"{link.l4s_flows:g}",
-            f"fewer, for at most {limit:.3g} flows of Reno with this rate, RTT and set-point",
-            reason=f"which with {link.flows:g} classic flows are like {flows:.3g} flows of Reno",
+            whole(link.l4s_flows),
+            f"the equivalent of at most {limit:.3g} Reno flows at this rate, RTT and set-point",
+            reason=f"with {link.flows:g} classic flows they equal {flows:.3g} Reno flows",
         )
     raise ParameterError(
         "flows",
-        f"{flows:g}",
-        f"at most {limit:.3g} with this rate, RTT and set-point; with more, each window is below "
-        "√2 packets and no signal probability slows TCP down enough",
+        whole(flows),
+        f"at most {limit:.3g} at this rate, RTT and set-point",
     )
 
 
 def _too_many(link: Link, reason: str, expected: str) -> ParameterError:
     """Return the error of a number of flows for which there is no equilibrium."""
-    return ParameterError("flows", f"{link.flows:g}", expected, reason=reason)
+    return ParameterError("flows", whole(link.flows), expected, reason=reason)
 
 
 def _rate_loop(
@@ -155,7 +156,7 @@ def _rate_loop(
     """Return the loop of a law that acts on rates. Raises `ScenarioError` for any other law."""
     control = plant.law.rate_control
     if control is not None and not plant.published:
-        reason = f"but {law} acts on rates"
+        reason = f"{law} acts on rates"
         raise ParameterError("senders", link.senders, "reno with one RTT", reason=reason)
     if control is not None and ruled:
         utilisation, k_p, k_i, k_d = control
@@ -305,33 +306,33 @@ def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
     need = "needs" if one_flow else "need"
     at = f" at a queue of {queue_pkts:.4g} packets" if queue_pkts else ""
     if how == "small":
-        least = f"whose windows would be below the smallest that {link.senders} keeps{at}"
+        least = f"the windows would be below the smallest that {link.senders} keeps{at}"
         return _too_many(link, least, "fewer flows")
     if how == "saturated":
-        reason = f"which need a probability of {p:.3g}{at}"
+        reason = f"these flows need a probability of {p:.3g}{at}"
         return _too_many(link, reason, "fewer flows, so that it is below 1")
     if how == "full":
         return ParameterError(
             "buffer",
             f"{link.buffer_pkts}p",
             f'at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters',
-            reason=f"which is below the equilibrium of {flows}{at}",
+            reason=f"it overflows before the equilibrium of {flows}{at}",
         )
     reason, expected = {
         "jump": (
-            f"whose probability jumps{at} past the {p:.3g} that {flows} {need}, so that the loop "
+            f"its probability jumps{at} past the {p:.3g} that {flows} {need}, so that the loop "
             "limit-cycles across the discontinuity",
             "fewer flows, or other parameters",
         ),
         "empty": (
-            f"whose probability at an empty queue is above the {p:.3g} that {flows} {need}, so "
-            "that the link is not fully used",
+            f"its probability at an empty queue is above the {p:.3g} that {flows} {need}, so that "
+            "the link is not fully used",
             "a lower set-point, more flows, or other parameters",
         ),
     }.get(
         how,
         (
-            f"which has no linear model at any queue for {flows}",
+            f"it has no linear model at any queue for {flows}",
             "fewer flows, or other parameters",
         ),
     )
@@ -350,7 +351,7 @@ def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None
     for key in settings:
         if key not in allowed:
             expected = f"{', '.join(allowed)}{hint(key, allowed)}"
-            reason = f"which {law} does not have"
+            reason = f"{law} has no such goal or parameter"
             raise ParameterError("overrides", key, expected, reason=reason)
 
 
@@ -369,7 +370,7 @@ def _impossible_gains(
         interval,
         "a shorter interval",
         item="interval",
-        reason=f"with which {law}'s rule gives {name}: {wrong}",
+        reason=f"the rule of {law} then gives {name}: {wrong}",
     )
 
 
@@ -393,5 +394,5 @@ def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, 
         if len(names) > 1 and 0 < len(missing) < len(names):
             chosen = ", ".join(name for name in names if name in by_hand)
             expected = f"all of {', '.join(names)} of {law}, or none"
-            reason = f"without {', '.join(missing)}"
+            reason = f"{', '.join(missing)} missing"
             raise LoneGainError("overrides", chosen, expected, reason=reason)

@@ -1,13 +1,14 @@
 """A link and the TCP flows on it, as theory sees them: `forebay.Link`.
 
-A quantity is a text with its unit ("50Mbit/s", "40ms", "1500B", "800p") or a number in the base unit
-(bit/s, s, bytes, packets). It is checked when the link is made. The text is kept, so that a scenario
-or a command of this link says what the user wrote.
+A quantity is a text with its unit ("50Mbit/s", "40ms", "1500B", "800p") or a number in the base
+unit (bit/s, s, bytes, packets). It is checked when the link is made. The text is kept, so that a
+scenario or a command of this link says what the user wrote.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -87,9 +88,14 @@ def quantity(name: str, value: Quantity, kind: str) -> float:
         raise _parameter_error(name, text, error) from None
 
 
+def whole(number: float) -> float:
+    """Return a number without a fraction as an integer, for messages."""
+    return int(number) if math.isfinite(number) and number == int(number) else number
+
+
 def _parameter_error(name: str, text: str, error: ScenarioError) -> ParameterError:
     """Return the native reader's error as one that knows its argument."""
-    expected = error.expected or str(error).rpartition("allowed: ")[2]
+    expected = error.expected or re.split(r"allowed: |; expected ", str(error))[-1]
     return ParameterError(name, text, expected)
 
 
@@ -199,7 +205,7 @@ class Link:
             if value <= 0:
                 raise ParameterError(name, 0, "more than zero")
         if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
-            raise ParameterError("l4s_flows", f"{l4s_flows:g}", "zero or more")
+            raise ParameterError("l4s_flows", whole(l4s_flows), "zero or more")
         plain = len(groups) == 1 and groups[0].tcp == PLAIN
         values = {
             "rate": text_of(rate, "rate"),
@@ -473,7 +479,7 @@ def flow_groups(flows: PerClass, rtt: PerClass, senders: PerClass) -> tuple[Grou
             expected = "a number, or one for each class such as 30,20"
             raise ParameterError("flows", entry, expected) from None
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
-            raise ParameterError("flows", f"{counts[-1]:g}", COUNT)
+            raise ParameterError("flows", whole(counts[-1]), COUNT)
     names = modelled_senders(lists["senders"])
     rtts = [text_of(value, "time").strip() for value in lists["rtt"]]
     for text in rtts:
@@ -507,7 +513,7 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
                 name,
                 ",".join(map(str, values)),
                 f"1 or {size}",
-                reason=f"{len(values)} values but {size} of {longest}",
+                reason=f"{len(values)} values, but {longest} has {size}",
             )
     return size
 

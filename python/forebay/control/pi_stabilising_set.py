@@ -1,12 +1,12 @@
-"""One PI for a whole range of links: the exact set of gains that stabilise every corner of it, and
-the best of those that keep each loop robust. `pi_forms` has the laws that are a PI.
+"""One PI for a range of links: the exact set of stabilising gains, and the best robust gains in it.
 
-For the true loop, with delay, sampler and hold as they are, z = e^{jωT} is a root exactly where
-(K_p − j·c·K_i)·G = −1, with c = (T/2)·cot(ωT/2) of the integral by Tustin's rule and G the pulse
-transfer function of hold, delay and plant, times what the law itself puts around its gains. So
-K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c bound the set, beside K_i = 0 and the line of z = −1
-(D-decomposition; Silva, Datta and Bhattacharyya 2005 for the plant without a sampler).
-|1/(1 + L)| ≤ 2 is a quadratic in K_i at each K_p and ω.
+`pi_forms` has the laws that are a PI. For the true loop, with its delay, sampler and hold, z =
+e^{jωT} is a root exactly where (K_p − j·c·K_i)·G = −1. Here c = (T/2)·cot(ωT/2) is that of the
+integral by Tustin's rule, and G is the pulse transfer function of hold, delay and plant, times the
+law's own path around its gains. K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c therefore bound the set,
+together with K_i = 0 and the line of z = −1 (D-decomposition; Silva, Datta and Bhattacharyya 2005
+for the plant without a sampler). |1/(1 + L)| ≤ 2 is a quadratic inequality in K_i at each K_p and
+ω.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from forebay._base.errors import ParameterError
 from forebay._native import OperatingPoint, ScenarioError
 from forebay.control import frequency_response, pi_forms
 from forebay.control.frequency_response import Complexes, Floats, Terms
-from forebay.control.link import Link, quantity
+from forebay.control.link import Link, quantity, whole
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_forms import PiLaw
 from forebay.control.plant import REASONS
 from forebay.control.plants import plant_on
 
-#: PiGains a and b of which every law that is a PI has parameters: its path does not depend on them.
+#: Gains a and b that every PI law can have; its path does not depend on them.
 ANY = (2e-3, 1.9e-3)
-#: The share of the RTT that a sampling interval takes where nobody gives one.
+#: Default sampling interval as a fraction of the RTT.
 TAKEN = 0.2
-#: Values of K_p that are tried.
+#: Number of values of K_p that are tried.
 TRIED = 160
-#: A corner whose own best integral is this many times larger is one for gains of its own.
+#: Ratio of a corner's own best integral gain and the common one above which one set is too slow.
 SLOW = 5.0
 
 
@@ -47,7 +47,7 @@ Place = tuple[str, str, float]
 
 
 class NamedLoad(Protocol):
-    """A link and its load; rate and rtt as texts."""
+    """A link and its load; rate and RTT are texts."""
 
     @property
     def rate(self) -> str: ...
@@ -59,9 +59,20 @@ class NamedLoad(Protocol):
 
 @dataclass(frozen=True)
 class Corner:
-    """A link at an end of every range, at its equilibrium.
+    """A link at one end of every range, at its equilibrium.
 
-    omega: frequencies up to half the sampling one; response: G there; integral: c there.
+    Attributes
+    ----------
+    place : NamedLoad
+        The link and its load.
+    point : OperatingPoint
+        Operating point.
+    omega : array of shape (n,)
+        Frequencies in rad/s, up to half the sampling frequency.
+    response : array of shape (n,)
+        G at these frequencies.
+    integral : array of shape (n,)
+        c at these frequencies.
     """
 
     place: NamedLoad
@@ -77,7 +88,7 @@ class Corner:
         return np.asarray(-inverse.real, float), k_i
 
     def most_k_p(self) -> float:
-        """Return the K_p with which the loop without an integral starts to oscillate."""
+        """Return the K_p with which the loop without an integral becomes unstable."""
         inverse = 1 / self.response
         re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
         turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
@@ -88,7 +99,7 @@ class Corner:
         return min((float(k) for k in crossings if k > 0), default=math.inf)
 
     def most_k_i(self, k_p: Floats) -> Floats:
-        """Return the largest stabilising K_i at each K_p; 0 where there are none."""
+        """Return the largest stabilising K_i at each K_p; 0 where there is none."""
         at_p, at_i = self.boundary()
         limit = self.most_k_p()
         largest = np.zeros(len(k_p))
@@ -118,7 +129,17 @@ class Corner:
 
 @dataclass(frozen=True)
 class PiGains:
-    """A PI for all of some corners; k_p and k_i in the law's own unit of error, k_i per second."""
+    """The gains of a PI.
+
+    Attributes
+    ----------
+    k_p : float
+        Proportional gain, in the law's unit of error.
+    k_i : float
+        Integral gain per second, in the law's unit of error.
+    interval_s : float
+        Sampling interval.
+    """
 
     k_p: float
     k_i: float
@@ -126,18 +147,38 @@ class PiGains:
 
     @property
     def a(self) -> float:
+        """Gain of the error in p(k) = p(k−1) + a·e(k) − b·e(k−1)."""
         return self.k_p + 0.5 * self.k_i * self.interval_s
 
     @property
     def b(self) -> float:
+        """Gain of the previous error."""
         return self.k_p - 0.5 * self.k_i * self.interval_s
 
 
 @dataclass(frozen=True)
 class RangeDesign:
-    """gains: for the whole range. loops: at each corner with them. own: the best gains of each
-    corner alone. left_out: corners that no gains could serve, and why. inside: loops of a grid over
-    the range, without the corners; middle: at the middle of each range, in its logarithm."""
+    """One PI for a range of links.
+
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    gains : PiGains
+        Gains for the whole range.
+    params : list of (name, value)
+        Parameters of the law.
+    corners, loops : list
+        The corners, and the loop at each of them with these gains.
+    own : list of PiGains
+        The best gains of each corner alone.
+    left_out : list of str
+        Corners that no gains can serve, with the reason.
+    inside : list of Loop
+        Loops of a grid over the range, without the corners.
+    middle : Loop
+        Loop at the geometric middle of the ranges.
+    """
 
     law: str
     gains: PiGains
@@ -149,7 +190,7 @@ class RangeDesign:
     inside: list[Loop]
     middle: Loop
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the document of `forebay design --json` for a range."""
         return {
             "law": self.law,
@@ -173,13 +214,13 @@ class RangeDesign:
         }
 
     def written(self, gains: PiGains) -> list[tuple[str, str]]:
-        """Return gains as the law's parameters; none where it cannot have them."""
+        """Return gains as parameters of the law; an empty list if it cannot have them."""
         form = pi_forms.pi_law(self.law)
         return [] if form is None else form.texts(gains.a, gains.b)
 
     @property
     def suffices(self) -> bool:
-        """True if one set of gains is nearly as good at every corner as gains of its own."""
+        """True if this set of gains is nearly as good at every corner as the corner's own gains."""
         return max(gains.k_i for gains in self.own) <= SLOW * self.gains.k_i
 
 
@@ -246,13 +287,13 @@ def design_for_range(
         if isinstance(end, str)
     ]
     if not corners:
-        reason = "(no corner of the ranges has an equilibrium)"
-        raise ParameterError("flows", f"{counts[0]:g}", "fewer flows", reason=reason)
+        reason = "no corner of the ranges has an equilibrium"
+        raise ParameterError("flows", whole(counts[0]), "fewer flows", reason=reason)
     gains = choose(corners, interval_s)
     a, b = gains.a, gains.b
     texts = form.texts(a, b)
     if not texts:
-        raise ScenarioError(f"law: found a = {a:.4g}, b = {b:.4g}, allowed: those of {law}")
+        raise ScenarioError(f"law: {law} cannot have the gains a = {a:.4g}, b = {b:.4g}")
     params = [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
 
     def loop_on(at: Link) -> Loop | None:
@@ -260,7 +301,7 @@ def design_for_range(
 
     loops = [loop for at, end in ends if isinstance(end, Corner) and (loop := loop_on(at))]
     if len(loops) < len(corners):
-        raise ScenarioError(f"law: found no rest of {law} at every corner, allowed: a PI")
+        raise ScenarioError(f"law: {law} has no equilibrium at some corner")
     own = [choose([corner], interval_s) for corner in corners]
     places, centre = _between(rates, rtts, counts)
     between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
@@ -344,7 +385,21 @@ def _between(
 def corner_on(form: PiLaw, link: Link, target: str, interval_s: float) -> Corner | str:
     """Return the plant of a link's flows behind a PI law's sampler, or why there is none, in words.
 
-    Raises `ScenarioError` for a parameter that is wrong.
+    Parameters
+    ----------
+    form : PiLaw
+        The law.
+    link : Link
+        The link and its flows.
+    target : str
+        The set-point.
+    interval_s : float
+        Sampling interval in seconds.
+
+    Raises
+    ------
+    ScenarioError
+        If a parameter is wrong.
     """
     gains = form.params(*ANY)
     assert gains is not None
@@ -357,7 +412,7 @@ def corner_on(form: PiLaw, link: Link, target: str, interval_s: float) -> Corner
     how, _, _, equilibrium = plant.settle(link.flows, link.rtt_s)
     path = None if equilibrium is None else pi_forms.law_path(equilibrium.model, *ANY)
     if equilibrium is None or path is None:
-        return REASONS.get(how, "no rest of the law")
+        return REASONS.get(how, "the law has no equilibrium")
     terms = plant.loop(equilibrium).terms
     return corner(link, equilibrium.point, interval_s, path, plant=terms)
 
@@ -370,13 +425,26 @@ def corner(
     omega: Floats | None = None,
     plant: Terms | None = None,
 ) -> Corner:
-    """Return the plant of a link behind a sampler and hold, and behind a law's `path`.
+    """Return the plant of a link behind a sampler and hold, and behind a law's path.
 
-    omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
-    plant: with the age of what the law sees; of Reno as published if None.
+    Parameters
+    ----------
+    place : NamedLoad
+        The link and its load.
+    point : OperatingPoint
+        Operating point.
+    interval_s : float
+        Sampling interval in seconds.
+    path : array, optional
+        The law's path in powers of z⁻¹.
+    omega : array of shape (n,), optional
+        Frequencies in rad/s, of which half the sampling frequency must be the last; by default some
+        thousands up to there.
+    plant : Terms, optional
+        The plant with the law's measurement delay; by default that of Reno flows as published.
     """
     if plant is None:
-        poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
+        poles = frequency_response.separate_repeated_poles((point.tcp_pole, point.queue_pole))
         plant = Terms(point.plant_gain, poles, point.rtt_s, 0.0)
     t = plant.sampled(interval_s)
     high = math.pi / interval_s
@@ -395,12 +463,27 @@ def corner(
 
 
 def choose(corners: Sequence[Corner], interval_s: float, most_k_p: float = math.inf) -> PiGains:
-    """Return the robust gains with the largest K_i at every corner, with K_p of at most so much."""
+    """Return the robust gains with the largest K_i for all corners.
+
+    Parameters
+    ----------
+    corners : sequence of Corner
+        The corners.
+    interval_s : float
+        Sampling interval in seconds.
+    most_k_p : float, optional
+        Upper bound of K_p.
+
+    Raises
+    ------
+    ScenarioError
+        If no gains are robust at every corner.
+    """
     most = min(most_k_p, *(corner.most_k_p() for corner in corners))
     k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
     k_i = np.min([corner.robust_k_i(k_p) for corner in corners], axis=0)
     best = int(k_i.argmax())
     if k_i[best] <= 0:
-        raise ScenarioError("law: found no PI that is robust at every corner, allowed: less range")
-    # What lies between two frequencies is not seen: a thousandth less.
+        raise ScenarioError("law: no PI is robust at every corner; expected a smaller range")
+    # A thousandth less allows for extremes between two frequencies.
     return PiGains(float(k_p[best]), 0.999 * float(k_i[best]), interval_s)

@@ -47,7 +47,8 @@ ROUGH = 0.07
 WIDTHS = (0.03, 0.06, 0.12)
 #: Least time until a timeout, Linux's and ns-2's.
 TIMEOUT_S = 0.2
-#: How far the law of TCP itself is off, to either side, over the drawn links of docs/evidence/identify.md.
+#: How far the law of TCP itself is off, to either side, over the drawn links of
+#: docs/evidence/identify.md.
 LAW_ERROR = 0.2
 #: Of a round trip at least this share is no wait in the queue, or the step that was found is one of
 #: something else.
@@ -81,7 +82,7 @@ class IntervalEstimate:
     def known(self) -> bool:
         return not self.why
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         if not self.known:
             return {"value": None, "why": self.why}
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -113,9 +114,9 @@ class Identified:
     assumed: str
     remarks: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            key: value.as_json()
+            key: value.to_dict()
             if isinstance(value, IntervalEstimate)
             else quantities.finite(value)
             for key, value in vars(self).items()

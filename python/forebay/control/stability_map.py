@@ -12,15 +12,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
-from forebay._base import progress, quantities, signals
+from forebay._base import progress, signals
 from forebay._base.errors import ParameterError
-from forebay._base.quantities import DOTS, Overrides
+from forebay._base.overrides import law_pairs
+from forebay._base.publication import publish
+from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
 from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
@@ -28,8 +31,11 @@ from forebay.control.plant import REASONS, Plant
 from forebay.control.plants import WINDOWS, Windows, plant_on
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from forebay._base.publication import Content
     from forebay._native import LinearModel
-    from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
@@ -41,6 +47,8 @@ Params = Sequence[tuple[str, str]]
 MOST_PACKETS = 2e9
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
+#: Figures of a map.
+MapPicture = Literal["map"]
 #: Axis of a map next to the number of flows.
 Axis = Literal["rtt", "rate"]
 #: Shortest and longest simulation.
@@ -113,11 +121,87 @@ class StabilityMap:
             return f"no equilibrium ({REASONS[str(self.rest[row, column])]})"
         return "stable" if self.stable[row, column] else "unstable"
 
-    def plot(self) -> Plot:
-        """Draw the map, with the simulated points on it."""
+    @property
+    def _axis_column(self) -> str:
+        """Name of the axis' column in tables."""
+        return "rate_bps" if self.axis == "rate" else "rtt_s"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts of cells and the results of simulated cells, for JSON."""
+        return {
+            "law": self.law,
+            "windows": self.windows,
+            "cells": self.stable.size,
+            "counts": self.counts(),
+            "simulated_s": self.simulated_s if self.oscillation else None,
+            "packets": [
+                {
+                    "flows": flows,
+                    self._axis_column: value,
+                    "by_theory": self.verdict(flows, value),
+                    "deviation_over_mean": deviation,
+                }
+                for flows, value, deviation in self.oscillation
+            ],
+            "interrupted": self.interrupted,
+        }
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each cell.
+
+        Its columns are flows, rtt_s or rate_bps, gain_margin_db, stable and rest, which is how the
+        flows settle. Without an equilibrium, gain_margin_db and stable are null.
+        """
+        import polars as pl
+
+        rows, columns = self.stable.shape
+        return pl.DataFrame(
+            {
+                "flows": list(self.flows) * rows,
+                self._axis_column: [value for value in self.values for _ in range(columns)],
+                "gain_margin_db": self.gain_margin_db.ravel(),
+                "stable": self.stable.ravel(),
+                "rest": self.rest.ravel(),
+            }
+        ).with_columns(
+            pl.col("gain_margin_db").fill_nan(None),
+            pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
+        )
+
+    def plot(self, kind: MapPicture = "map") -> Plot:
+        """Draw the map, with the simulated points on it.
+
+        Parameters
+        ----------
+        kind : {"map"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
         from forebay.report.map_picture import draw_map
 
+        if kind not in (kinds := get_args(MapPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         return draw_map(self)
+
+    def files(self) -> dict[str, Content]:
+        """Return the contents of the files of a report, by name: the figure and the cells."""
+        return {**self.plot().files("map"), "map.parquet": self.frame()}
+
+    def report(self, out: str | os.PathLike[str]) -> list[Path]:
+        """Write the figure and the table of cells to a folder, and return the files."""
+        return publish(out, self.files())
+
+    def __str__(self) -> str:
+        cells, counts = self.stable.size, self.counts()
+        windows = "" if self.windows == WINDOWS[0] else f", {self.windows} windows"
+        share = 100 * counts["stable"] / cells
+        lines = [f"{self.law}{windows}: stable in {share:.0f} % of the map"]
+        lines += [f"  {number:,} of {cells:,} cells: {kind}" for kind, number in counts.items()]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook
@@ -144,7 +228,7 @@ def stability_map(
     overrides: Overrides = (),
     points: int = 100,
     simulate: int = 0,
-    store: Store | None = None,
+    store: StoreLike | None = None,
     windows: Windows = "published",
 ) -> StabilityMap:
     """Map where a law is stable, over flows and RTT or over flows and rate.
@@ -172,8 +256,8 @@ def stability_map(
         Cells along an axis.
     simulate : int, optional
         Packet simulations along an axis; none by default.
-    store : Store, optional
-        Where simulations are kept; nowhere by default.
+    store : Store, str or PathLike, optional
+        Store of runs, or its address, which keeps simulations; nothing is stored by default.
     windows : {"published", "sawtooth"}, optional
         The plant of the papers, or one that is nearer to packets: ACKs are the flows' clock, and
         windows are sawteeth.
@@ -188,9 +272,9 @@ def stability_map(
     >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
     >>> smap = forebay.stability_map("pi", link, flows=(10, 400), rtt=("5ms", "300ms"))
     """
-    params = dict(quantities.set_pairs(overrides))
+    params = dict(law_pairs(law, overrides))
     if measured_law.is_python(law) and windows != WINDOWS[0]:
-        expected, reason = f"{WINDOWS[0]} for a law in Python", "which needs the law's equations"
+        expected, reason = WINDOWS[0], "a law in Python has no equations for it"
         raise ParameterError("windows", windows, expected, reason=reason)
     axis, loads, values, longest = _ranges(link, flows, rtt, rate)
     if axis == "rtt":
@@ -207,7 +291,7 @@ def stability_map(
         if "target" in params or not str(error).startswith("target: "):
             raise
         raise ScenarioError(
-            f"{error}; it is the default set-point of {law}, which an override of target replaces"
+            f"{error}; it is the default set-point of {law}, and target=… sets another"
         ) from None
     result = replace(result, target_pkts=target_pkts)
     if not simulate:
@@ -226,29 +310,28 @@ def _ranges(
 
     Raises `ParameterError` unless exactly one of RTT and rate is a range.
     """
-    loads = _bounds("flows", span_ends("flows", flows, None), None)
+    loads = _bounds("flows", flows, None)
     if (rtt is None) == (rate is None):
         expected = "a range of the RTT or of the rate, and not both"
-        raise ParameterError("rtt", "none" if rtt is None else rtt, expected)
+        raise ParameterError("rtt", rtt, expected)
     if rtt is not None and len({group.rtt for group in link.groups}) > 1:
         expected = "flows with one RTT, or a range of the rate"
-        raise ParameterError("rtt", rtt, expected, reason=f"with classes of {link.rtts}")
+        raise ParameterError("rtt", rtt, expected, reason=f"the flows have RTTs of {link.rtts}")
     if rtt is not None:
-        ends = span_ends("rtt", rtt, "time")
-        return "rtt", loads, _bounds("rtt", ends, "time"), ends[1]
+        return "rtt", loads, _bounds("rtt", rtt, "time"), span_ends("rtt", rtt, "time")[1]
     assert rate is not None
-    ends = span_ends("rate", rate, "rate")
-    return "rate", loads, _bounds("rate", ends, "rate"), ends[1]
+    return "rate", loads, _bounds("rate", rate, "rate"), span_ends("rate", rate, "rate")[1]
 
 
-def _bounds(name: str, ends: tuple[str, str], kind: str | None) -> tuple[float, float]:
+def _bounds(name: str, span: Span, kind: str | None) -> tuple[float, float]:
     """Return the ends of a range in base units; kind is None for plain numbers.
 
     Raises `ParameterError` unless it goes from less to more, above zero.
     """
+    ends = span_ends(name, span, kind)
     low, high = (_number(name, end) if kind is None else quantity(name, end, kind) for end in ends)
     if not 0 < low < high:
-        raise ParameterError(name, DOTS.join(ends), "from less to more, above zero")
+        raise ParameterError(name, span, "from less to more, above zero")
     return low, high
 
 
@@ -331,7 +414,7 @@ def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats,
 
 
 def with_packets(
-    theory: StabilityMap, params: Params, points: int, store: Store | None
+    theory: StabilityMap, params: Params, points: int, store: StoreLike | None
 ) -> StabilityMap:
     """Return the map with `points` × `points` packet simulations on it, of long-lived flows.
 
@@ -340,7 +423,7 @@ def with_packets(
     that the shortest simulations exceed that, there are none, and a warning says so. Runs that
     `store` has are returned from there.
     """
-    from forebay.experiment import execution, experiment
+    from forebay.experiment import execution, experiment, store_choice
 
     flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
@@ -364,8 +447,8 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation = []
-    for number, done in execution.execute_all(reads, samples=False, store=store):
+    oscillation, kept = [], store_choice.opened(store)
+    for number, done in execution.execute_all(reads, samples=False, store=kept):
         execution.check_whole(reads[number], done)
         for run in done.runs:
             mean = run.metrics["queue_mean_pkts"]

@@ -26,7 +26,7 @@ flent.
 
 >>> from forebay.experiment.result import run
 >>> result = run("scenario.toml", laws=["pi", "codel"], seeds=5)  # doctest: +SKIP
->>> result.cell(point=0, law=0, metric="delay_p95_s").mean  # doctest: +SKIP
+>>> result.cell(law="pi", metric="delay_p95_s").mean  # doctest: +SKIP
 
 Start reading at `experiment.read`, and go on with `execution.execute_all`.
 """

@@ -263,10 +263,8 @@ def check_repeatable(engine: Engine) -> str:
     """
     version = engine.version()
     if version is None:
-        expected = f"one whose runs can be kept, such as {PACKETS.name}"
-        raise ParameterError(
-            "engine", engine.name, expected, reason="no two runs of which are alike"
-        )
+        expected = f"an engine whose runs can be stored, such as {PACKETS.name}"
+        raise ParameterError("engine", engine.name, expected, reason="its runs cannot be repeated")
     return version
 
 

@@ -10,12 +10,11 @@ import itertools
 import math
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from forebay._base import quantities, signals
 from forebay._base.errors import RunError
@@ -118,6 +117,81 @@ def execute(
     return execution
 
 
+class Job(Protocol):
+    """Runs that are started together."""
+
+    @property
+    def left(self) -> int:
+        """Number of runs that have not ended yet."""
+
+    @property
+    def done(self) -> bool:
+        """True if no more runs will end."""
+
+    def begin(self, threads: int) -> None:
+        """Start the runs, so many at a time."""
+
+    def cancelled(self) -> bool:
+        """Cancel the runs under way, and return True once all of them have ended."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+def keep_busy(
+    jobs: Iterable[J], threads: int, stop: Callable[[], bool]
+) -> Generator[tuple[list[J], list[J]]]:
+    """Run jobs one after another; the next begins before the last has ended.
+
+    When the generator ends or is closed, the jobs under way are cancelled.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        Jobs, each of which is made when it is to begin.
+    threads : int
+        Number of runs at a time.
+    stop : callable
+        Asked after each yield; once it returns True, the generator ends.
+
+    Yields
+    ------
+    tuple of two lists
+        The jobs under way, and those of them that were done beforehand: no result comes after those
+        that the caller takes now.
+    """
+    waiting, under_way = iter(jobs), list[J]()
+    try:
+        while True:
+            while sum(job.left for job in under_way) < threads:
+                job = next(waiting, None)
+                if job is None:
+                    break
+                under_way.append(job)
+                job.begin(threads)
+            if not under_way:
+                return
+            if not all(job.done for job in under_way):
+                time.sleep(POLL_S)
+            done = [job for job in under_way if job.done]
+            yield under_way, done
+            if stop():
+                return
+            under_way = [job for job in under_way if job not in done]
+    finally:
+        while not all(job.cancelled() for job in under_way):
+            time.sleep(POLL_S)
+
+
+def cancelled(batch: RunningBatch | None) -> bool:
+    """Cancel a batch, and return True once it has ended; also if it never began."""
+    if batch is None or batch.done:
+        return True
+    # Cancelled more than once: a law in Python may have caught its interruption.
+    batch.cancel()
+    return False
+
+
 def execute_all(
     experiments: Sequence[Experiment],
     threads: int | None = None,
@@ -161,45 +235,40 @@ def execute_all(
     start_s = time.monotonic()
     jobs = _jobs(experiments, store, samples=samples)
     total, runs = sum(job.cost for job in jobs), sum(experiment.runs for experiment in experiments)
-    waiting, jobs_under_way = deque(jobs), list[_Job]()
+    unfinished = list[_Job]()
 
     def take_and_tell(writer: Writer | None) -> None:
-        for job in jobs_under_way:
-            job.take(writer, samples=samples)
+        for job in unfinished:
+            job.take(writer)
         if writer:
             writer.tick()
         if watch:
             done = sum(job.cost * job.fraction for job in jobs)
             ended_count = sum(job.ended_count for job in jobs)
             elapsed_s = time.monotonic() - start_s
-            more = "".join(job.batch.more for job in jobs_under_way if job.batch)
+            more = "".join(job.batch.more for job in unfinished if job.batch)
             watch(Progress(done / total if total else 1.0, ended_count, runs, elapsed_s, more))
 
     with store.writer() if store else nullcontext() as writer, signals.held() as interrupted:
-        try:
-            while waiting or jobs_under_way:
-                while waiting and sum(job.left for job in jobs_under_way) < threads:
-                    jobs_under_way.append(waiting.popleft())
-                    jobs_under_way[-1].begin(threads, samples=samples)
-                if not all(job.done for job in jobs_under_way):
-                    time.sleep(POLL_S)
-                done = [job for job in jobs_under_way if job.done]
+
+        def stop() -> bool:
+            return bool(interrupted) or any(job.faults for job in unfinished)
+
+        with closing(keep_busy(jobs, threads, stop)) as looks:
+            for under_way, done in looks:
+                unfinished = under_way
                 take_and_tell(writer)
-                if interrupted or any(job.faults for job in jobs_under_way):
+                if stop():
                     break
                 for job in done:
-                    jobs_under_way.remove(job)
-                    yield job.number, job.execution(writer, samples=samples, interrupted=False)
-        finally:
-            while not all(job.cancelled() for job in jobs_under_way):
-                time.sleep(POLL_S)
+                    yield job.number, job.execution(writer, interrupted=False)
+                unfinished = [job for job in under_way if job not in done]
         take_and_tell(writer)
-        for job in jobs_under_way:
-            outcome = job.execution(writer, samples=samples, interrupted=bool(interrupted))
-            yield job.number, outcome
+        for job in unfinished:
+            yield job.number, job.execution(writer, interrupted=bool(interrupted))
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     """An experiment under way.
 
@@ -209,6 +278,8 @@ class _Job:
         Index of the experiment.
     experiment : Experiment
         The experiment.
+    samples : bool
+        False to keep only the metrics of each run.
     stored : dict[tuple[int, int], LawAtPoint]
         What the store keeps of each law at each point; Python laws have no entry.
     stored_runs : dict[Key, Run]
@@ -233,6 +304,7 @@ class _Job:
 
     number: int
     experiment: Experiment
+    samples: bool
     stored: dict[tuple[int, int], LawAtPoint]
     stored_runs: dict[Key, Run]
     missing: set[Key]
@@ -269,13 +341,14 @@ class _Job:
         own_runs_ended = self.batch is not None and self.batch.done
         return own_runs_ended and all(maker.done for maker in self.makers)
 
-    def begin(self, threads: int, *, samples: bool) -> None:
+    def begin(self, threads: int) -> None:
         """Start the missing runs."""
         self.began_s = time.monotonic()
-        engine = self.experiment.engine
-        self.batch = engine.start(self.experiment, threads, samples=samples, only=self.missing)
+        self.batch = self.experiment.engine.start(
+            self.experiment, threads, samples=self.samples, only=self.missing
+        )
 
-    def take(self, writer: Writer | None, *, samples: bool) -> None:
+    def take(self, writer: Writer | None) -> None:
         """Fetch the runs that have ended since the last call, and store them."""
         if self.batch is None:
             return
@@ -286,22 +359,18 @@ class _Job:
         for run in runs:
             sound = (run.point, run.law, run.seed) not in self.batch.remarks
             if writer and sound and (law := self.stored.get((run.point, run.law))):
-                writer.add(law, run, samples=samples)
+                writer.add(law, run, samples=self.samples)
 
     def cancelled(self) -> bool:
         """Cancel the runs under way, and return True once all of them have ended."""
-        if self.batch is None or self.batch.done:
-            return True
-        # Cancelled more than once: a law in Python may have caught its interruption.
-        self.batch.cancel()
-        return False
+        return cancelled(self.batch)
 
-    def execution(self, writer: Writer | None, *, samples: bool, interrupted: bool) -> Execution:
+    def execution(self, writer: Writer | None, *, interrupted: bool) -> Execution:
         """Return the outcome, and release the runs that this job holds."""
         runs, from_store = [*self.stored_runs.values(), *self.runs], len(self.stored_runs)
         if self.shared and writer:
             writer.flush()
-            runs += writer.store.runs(self.shared, samples=samples).values()
+            runs += writer.store.runs(self.shared, samples=self.samples).values()
         self.stored_runs, self.runs = {}, []
         runs.sort(key=lambda run: (run.point, run.law, run.seed))
         faults = sorted(self.faults, key=lambda fault: (fault.point, fault.law, fault.seed))
@@ -322,7 +391,7 @@ def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bo
     makers: dict[tuple[str, int], _Job] = {}
     for number, experiment in enumerate(experiments):
         plan = experiment.plan
-        job = _Job(number, experiment, {}, {}, set(_keys(plan)))
+        job = _Job(number, experiment, samples, {}, {}, set(_keys(plan)))
         jobs.append(job)
         if store is None:
             continue

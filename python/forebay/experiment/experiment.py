@@ -16,6 +16,7 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError, reason_of
 from forebay._base.input_file import MOST_DATA_BYTES
+from forebay._base.overrides import scenario_pairs
 from forebay._base.publication import digest_of
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
@@ -163,7 +164,7 @@ def read(
     check_seeds(seeds)
     laws = quantities.listed(laws)
     name, text = text_of(source)
-    pairs = quantities.set_pairs(overrides)
+    pairs = scenario_pairs(overrides)
     files = FilesBeside(name, pairs)
     plan = _native.plan(
         text,

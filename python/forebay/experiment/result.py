@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import warnings
@@ -25,7 +26,7 @@ from forebay._base import (
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay.experiment import engines, execution, steady_state
+from forebay.experiment import engines, execution, steady_state, store_choice
 from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.steady_state import Finding
     from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.experiment.table import LawDifference
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -398,8 +400,70 @@ class Result:
         info = self.plan.points[point]
         return self.plan.laws[law], info.label, info.links[link].name
 
-    def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
-        """Return the mean and the interval of a metric.
+    def cell(self, law: str, metric: str, *, link: str | None = None, **settings: object) -> Cell:
+        """Return the mean and the interval of a metric for one law at one point.
+
+        Parameters
+        ----------
+        law : str
+            Label of the law.
+        metric : str
+            Name of the metric.
+        link : str, optional
+            Name of the link; the bottleneck by default.
+        **settings : object
+            Values that the sweep set at the point, by the last part of their key, such as
+            ``flows=40`` for ``traffic.0.flows``. A quantity is a text with its unit or a number in
+            the base unit. They may be omitted where the result has one point.
+
+        Returns
+        -------
+        Cell
+            The mean over the seeds; `EMPTY` if no run has the metric.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such law, link or point, or several points have these values.
+        ScenarioError
+            If there is no such metric.
+
+        Examples
+        --------
+        >>> result.cell(law="pi", metric="delay_p95_s", flows=40).mean  # doctest: +SKIP
+        """
+        if law not in self.plan.laws:
+            raise ParameterError("law", law, ", ".join(self.plan.laws))
+        point = self._point_with(settings)
+        names = [entry.name for entry in self.plan.points[point].links]
+        if link is not None and link not in names:
+            raise ParameterError("link", link, ", ".join(names))
+        number = 0 if link is None else names.index(link)
+        return self.cell_at(point, self.plan.laws.index(law), metric, number)
+
+    def _point_with(self, settings: Mapping[str, object]) -> int:
+        """Return the index of the only point whose sweep has these values."""
+        points = self.plan.points
+        keys = list(points[0].settings)
+        chosen = {name: _key_ending_with(name, keys) for name in settings}
+        matches = [
+            index
+            for index, point in enumerate(points)
+            if all(_is_same(point.settings[chosen[name]], settings[name]) for name in settings)
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        text = ", ".join(f"{name} = {value}" for name, value in settings.items()) or "none"
+        values = {
+            key: dict.fromkeys(quantities.toml(point.settings[key]) for point in points)
+            for key in keys
+        }
+        expected = "; ".join(f"{key}: {', '.join(choices)}" for key, choices in values.items())
+        reason = f"which {len(matches)} points have"
+        raise ParameterError("settings", text, f"one point of {expected}", reason=reason)
+
+    def cell_at(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
+        """Return the mean and the interval of a metric, by indices in the plan.
 
         Parameters
         ----------
@@ -509,7 +573,7 @@ class Result:
             for law_index, law in self.laws(p)
             for k, link in enumerate(point.links)
             for name in METRICS
-            for cell in [self.cell(p, law_index, name, k)]
+            for cell in [self.cell_at(p, law_index, name, k)]
         ]
         return self._keyed(pl.DataFrame(rows))
 
@@ -725,6 +789,26 @@ def _round_trips_s(traffics: Sequence[TrafficInfo], flows: int) -> pl.Series:
     return pl.Series("rtt_s", values, pl.Float64)
 
 
+def _key_ending_with(name: str, keys: Sequence[str]) -> str:
+    """Return the key of a sweep that is `name`, or ends with it after a dot."""
+    matches = [key for key in keys if key == name or key.endswith(f".{name}")]
+    if len(matches) != 1:
+        reason = "which several keys end with" if matches else "which the sweep does not set"
+        raise ParameterError("settings", name, ", ".join(keys) or "none", reason=reason)
+    return matches[0]
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Return True if two values of a setting are equal, whatever their units are written like."""
+    if value == other:
+        return True
+    first, second = quantities.read(value), quantities.read(other)
+    if first is None or second is None:
+        return False
+    same_unit = first[1] == second[1] or not (first[1] and second[1])
+    return same_unit and math.isclose(first[0], second[0], rel_tol=1e-12)
+
+
 def _settings_column(values: list[object]) -> pl.Series:
     """Return settings as a column of numbers, or of texts if any setting is not a number.
 
@@ -768,6 +852,7 @@ def run(
     seeds: int | None = None,
     threads: int | None = None,
     engine: str | Engine = engines.NAMES[0],
+    store: StoreLike | None = None,
 ) -> Result:
     """Run every law at every point with every seed.
 
@@ -790,6 +875,9 @@ def run(
     engine : str | Engine, default engines.NAMES[0]
         The engine that makes the runs; "packets" is the simulator, and docs/explanation/engines.md
         has the others. An engine object of `forebay.experiment.engines` is accepted, too.
+    store : Store | str | PathLike, optional
+        Store of runs, or its address: finished runs are taken from it, and new ones are added. By
+        default nothing is stored.
 
     Returns
     -------
@@ -813,7 +901,7 @@ def run(
         engine=engines.named(engine, "engine"),
     )
     with progress.bar(only_on_terminal=True) as watch:
-        executed = execution.execute(experiment, threads, watch)
+        executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
     result = Result(experiment, executed)
     if executed.faults:
         raise execution.run_error(experiment.plan, executed.faults[0], result=result)

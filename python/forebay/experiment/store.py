@@ -94,7 +94,7 @@ class Store(Segments):
         if isinstance(self.place, Folder):
             path = self.place.path
             if path.exists() and not path.is_dir():
-                raise ParameterError("store", path, "a folder, new or not", reason="a file")
+                raise ParameterError("store", path, "a folder, new or not", reason="it is a file")
             if not path.exists() or not any(path.iterdir()):
                 return
         try:
@@ -104,14 +104,14 @@ class Store(Segments):
             # An address that does not exist yet has no names either.
             if self.place.names(""):
                 expected = "a store, or a folder that is new or empty"
-                raise self._unusable(f"a folder without {MARK}", expected) from None
+                raise self._unusable(f"it has no {MARK}", expected) from None
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-            raise self._unusable(f"whose {MARK} cannot be read{why}", "a store") from error
+            raise self._unusable(f"its {MARK} cannot be read{why}", "a store") from error
         if layout != LAYOUT:
             expected = f"layout {LAYOUT}; another version of forebay made it"
-            raise self._unusable(f"of layout {layout}", expected)
+            raise self._unusable(f"it has layout {layout}", expected)
         self._checked = True
 
     def _unusable(self, reason: str, expected: str) -> ParameterError:
@@ -406,8 +406,10 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
         sound = pl.col("fault").is_null()
         sound_rows = store.read(lambda: store.scan().filter(sound).collect())
         if not store.replace(old, sound_rows):
-            reason = "which others read all the time"
-            raise ParameterError("store", store.address, "one that can be tidied up", reason=reason)
+            reason = "other processes are reading it"
+            raise ParameterError(
+                "store", store.address, "a store that no other process uses", reason=reason
+            )
     for name in store.place.names(DAMAGED):
         store.place.remove(name)
     store.put_together(limit=1)

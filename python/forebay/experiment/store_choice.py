@@ -17,6 +17,21 @@ DEFAULT = Path("results") / ".store"
 VARIABLE, OFF = "FOREBAY_STORE", "off"
 
 
+#: A store, or the address of one.
+StoreLike = Store | str | os.PathLike[str]
+
+
+def opened(store: StoreLike | None) -> Store | None:
+    """Return the store of an argument, which may be its address; None for no store.
+
+    Raises
+    ------
+    ParameterError
+        If the address is not that of a store.
+    """
+    return store if store is None or isinstance(store, Store) else at(store)
+
+
 def at(address: str | os.PathLike[str]) -> Store:
     """Return the store at an address; its files are created when something is written.
 

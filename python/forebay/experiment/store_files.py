@@ -1,14 +1,9 @@
 """The files of a store, in a folder or at any address that fsspec knows, and tables of such files.
 
 A file appears whole or not at all. Its name carries a checksum of its contents, so that a damaged
-file is noticed when it is read, moved aside, and never used as a result.
-
-Attributes
-----------
-table grows by segments
-    files of rows that never change. Small segments are merged from time to time. Two processes may
-    write the same row, and a process may die while it merges; a row that is stored twice counts
-    once.
+file is noticed when it is read, moved aside, and never used as a result. A table grows by segments:
+files of rows that never change. Small segments are merged from time to time. Two processes may
+write the same row, and a process may die while it merges; a row that is stored twice counts once.
 """
 
 from __future__ import annotations

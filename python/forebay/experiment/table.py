@@ -1,8 +1,4 @@
-"""Attributes
-----------
-set of runs as one table
-    means with their intervals, and the best law at each place.
-"""
+"""A set of runs as one table: means with their intervals, and the best law at each place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the fluid model: a model built in Python, or a scenario, as the equations have them."""
+"""Run the fluid model: a model built in Python, or a scenario."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ def with_windows(overrides: Overrides) -> list[str]:
 
 
 def trace(run: Run, plan: Plan) -> FluidTrace:
-    """Return the numbers of the equations in a run of the engine `fluid`."""
+    """Return the variables of the equations in a run of the engine `fluid`.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    plan : Plan
+        The plan of its experiment.
+    """
     links = [run, *run.others]
     classes = plan.fluid_classes(run.point)
     columns = run.samples
@@ -47,11 +55,23 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
 
 
 class Traces(list[FluidTrace]):
-    """Fluid runs, a `FluidTrace` for each law and point; a notebook shows means and one picture."""
+    """Runs of the fluid: a `FluidTrace` for each law and point.
+
+    A notebook shows their means and a figure.
+
+    Parameters
+    ----------
+    result : Result
+        The result of an experiment on the engine `fluid`.
+
+    Attributes
+    ----------
+    result : Result
+        The same runs with metrics, tables and a report.
+    """
 
     def __init__(self, result: Result) -> None:
         super().__init__(trace(run, result.plan) for run in result.runs)
-        #: The runs as any engine's, with metrics, tables and a report.
         self.result = result
 
     @property
@@ -60,20 +80,23 @@ class Traces(list[FluidTrace]):
         return self.result.plan
 
     def plot(self, law: str | None = None) -> Plot:
-        """Draw queue, window and probability over time of one law, a column for each point.
+        """Draw queue, window and probability of one law over time, one column per point.
 
-        law: the first if None.
+        Parameters
+        ----------
+        law : str, optional
+            Label of the law; the first by default.
         """
         from forebay.report.plot import styled
 
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
-            raise ValueError(f'law: found "{law}", allowed: {", ".join(laws)}')
+            raise ValueError(f'law: there is no "{law}"; the runs have {", ".join(laws)}')
         chosen = laws[0] if law is None else law
         return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 
     def rows(self) -> list[dict[str, str | float | None]]:
-        """Return means of queue, probability and the first class's window over the second half."""
+        """Return means over the second half of queue, probability and the first class's window."""
         rows: list[dict[str, str | float | None]] = []
         for trace in self:
             half = slice((len(trace.time_s) + 1) // 2 - 1, None)
@@ -140,17 +163,43 @@ def _draw(traces: Sequence[FluidTrace], plan: Plan) -> Plot:
 def run(model: Model) -> FluidTrace:
     """Run a model.
 
-    Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
-    `probability` (signals per packet that the law asks for, its mean since the last sample),
-    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` for an impossible model.
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    FluidTrace
+        Columns over `time_s`, with one row per bottleneck or class: `queue_pkts`, `probability`
+        (signals per packet that the law requests, averaged since the last sample), `window_pkts`
+        and `rtt_s` of one flow.
+
+    Raises
+    ------
+    ScenarioError
+        If the model is impossible.
     """
     return execution.unbroken(lambda: _native.fluid_run(model))
 
 
 def halving(model: Model) -> dict[str, float]:
-    """Return the greatest difference anywhere between a run and one with half its steps.
+    """Return the largest difference between a run and one with half its integration steps.
 
-    Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    dict[str, float]
+        The difference by variable: "queue_pkts", "window_pkts" and "probability".
+
+    Raises
+    ------
+    ScenarioError
+        If the model is impossible.
     """
     return execution.unbroken(lambda: _native.fluid_halving(model))
 
@@ -165,13 +214,29 @@ def scenario(
 ) -> Traces:
     """Run every law at every point of a scenario on the engine `fluid`, with one seed.
 
-    Returns the equations' own columns; `.result` is the `Result` of `forebay.run`.
+    Parameters
+    ----------
+    path : Source
+        The scenario, as for `forebay.run`.
+    laws : Sequence[str | Prototype], default ()
+        Laws that replace those of the scenario.
+    overrides : Overrides, default ()
+        Keys to set on top of the scenario.
+    sawtooth : bool, default False
+        True to describe windows more closely than the published equations do; see `Class`.
+    step : str, default 'auto'
+        Longest integration step; see `Model`.
 
-    path, laws, overrides: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in
-    `Model`.
+    Returns
+    -------
+    Traces
+        The variables of the equations; `.result` is the `Result` of `forebay.run`.
 
-    Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
-    long-lived TCP flows (ftp) with packets of one size.
+    Raises
+    ------
+    ScenarioError
+        If the scenario is wrong, or the fluid cannot express it. It knows only long-lived TCP flows
+        (ftp) with packets of one size.
     """
     engine = Fluid(sawtooth, step)
     return Traces(

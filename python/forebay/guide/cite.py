@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay import _native
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError, __version__
 from forebay.report import templates
@@ -121,7 +122,7 @@ def entries(names: Sequence[str]) -> tuple[list[str], list[str]]:
                 sources += of_scenario(path.read_text("utf-8"), path)
             except (OSError, UnicodeDecodeError) as error:
                 why = (getattr(error, "strerror", None) or "is no text").lower()
-                raise ScenarioError(f"{path}: {why}, allowed: a scenario file") from None
+                raise ScenarioError(f"{path}: {why}; expected a scenario file") from None
         else:
             sources.append(text)
     return [software(), *(it.bibtex() for it in named(sources))], sentences
@@ -136,8 +137,8 @@ def named(names: Sequence[str]) -> list[Reference]:
     known = {name for it in references() for name in (*it.of, it.paper, it.key) if name}
     for name in names:
         if name not in known:
-            allowed = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
-            raise ScenarioError(f'NAME: found "{name}", allowed: {allowed}{hint(name, known)}')
+            expected = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
+            raise ParameterError("NAME", name, expected, reason=hint(name, known).strip())
     return [it for it in references() if wanted & {*it.of, it.paper, it.key}]
 
 
@@ -149,7 +150,7 @@ def of_scenario(text: str, file: Path) -> list[str]:
         raise ScenarioError(f"{file}: {error}") from None
     if not any(key in tables for key in SCENARIO):
         expected = "a scenario file, with a table [bottleneck] or [[link]]"
-        raise ScenarioError(f"{file}: found another kind of file, allowed: {expected}")
+        raise ScenarioError(f"{file}: not a scenario; expected {expected}")
     return _known([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
 
 
@@ -188,7 +189,7 @@ def of_results(folder: Path) -> tuple[list[str], str]:
         uses = [str(name) for name in told.get("uses", [])]
     except (OSError, ValueError, KeyError, TypeError) as error:
         wanted = "a folder that `forebay run` wrote"
-        raise ScenarioError(f"{folder}: found {_reason(error)}, allowed: {wanted}") from None
+        raise ScenarioError(f"{folder}: {_reason(error)} is not valid; expected {wanted}") from None
     points = len({run["point"] for run in runs})
     sentence = (
         f"{len(runs)} runs of Forebay {version}: {_count(len(laws), 'law')}, "

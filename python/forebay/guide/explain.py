@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError
 
@@ -86,11 +87,11 @@ def find(text: str) -> list[Entry]:
     if table in ("traffic", "link") and "." in rest:
         with suppress(ScenarioError):
             return find(f"{table}.{rest.partition('.')[2]}")
-    allowed = (
+    expected = (
         "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
         "heading of a column"
     )
-    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(key, names(), 3)}')
+    raise ParameterError("NAME", text, expected, reason=hint(key, names(), 3).strip())
 
 
 def _heading(text: str) -> str:

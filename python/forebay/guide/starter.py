@@ -125,7 +125,7 @@ def home_line(
     lines = _table("lines.toml")
     if kind not in lines:
         raise ScenarioError(
-            f'--line: "{kind}" is not a known line{hint(kind, lines)}; they are {", ".join(lines)}'
+            f'line: "{kind}" is unknown{hint(kind, lines)}; expected {", ".join(lines)}'
         )
     if direction not in ISOLATION:
         raise ScenarioError(f'--direction: "{direction}" is neither down nor up')

@@ -166,8 +166,9 @@ def _refuse_second(target: Device) -> None:
     for record in records.read()[0]:
         if devices.is_of(record, target.ifindex, present) and devices.is_there(record, present):
             raise ScenarioError(
-                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
-                f"{quoted(target.name)}`; `forebay kernel change {quoted(target.name)} KEY=VALUE` changes it"
+                f"DEV: {name} already has {record.law}; remove it with `forebay detach "
+                f"{quoted(target.name)}`, or change it with `forebay kernel change "
+                f"{quoted(target.name)} KEY=VALUE`"
             )
     if present.shaper or devices.law_programs(present):
         raise ScenarioError(
@@ -323,8 +324,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
-            f"set: found Linux's {attached.engine}, allowed: a law of `forebay kernel list` that is a "
-            f"{' or a '.join(FRONTS)}; detach, and attach anew"
+            f"kernel change: Linux's {attached.engine} cannot be changed while it runs; detach the "
+            "law and attach it again"
         )
     changes = dict(changes)
     rate = changes.pop("rate", None)

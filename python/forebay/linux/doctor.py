@@ -13,7 +13,7 @@ from pathlib import Path
 
 import forebay._native as _native
 from forebay._base import words
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 from forebay.linux import link_outcome
 from forebay.linux.link_outcome import Outcome
 from forebay.linux.link_process import LinkError, run
@@ -198,14 +198,14 @@ def queue(device: str) -> Capability:
         first = _native.link_queue(device)
     except OSError as error:
         devices = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
-        raise ScenarioError(f'doctor: device: found "{device}", allowed: {devices}') from error
+        raise ParameterError("DEVICE", device, devices) from error
     if first is None or first["kind"] == "noqueue":
         return Capability(
             name,
             "no",
             "the device has no queue, so that no packets wait there",
-            f"shape the device, or find the slower link; for example `tc qdisc replace dev {device} root tbf rate "
-            "100mbit burst 10kb latency 100ms`",
+            f"shape the device, or find the slower link; for example `tc qdisc replace dev "
+            f"{device} root tbf rate 100mbit burst 10kb latency 100ms`",
         )
     packets: list[int] = []
     start = time.monotonic()

@@ -58,7 +58,7 @@ class FlowError(RuntimeError):
 
 
 class ProgramError(RuntimeError):
-    """A program of the scenario is not there, which no other attempt will change."""
+    """A program of the scenario does not exist, which another attempt cannot change."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class LinkEngine:
             plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
         if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
             raise ScenarioError(
-                "--engine: found link without iperf3, which makes its flows, allowed: "
-                "apt-get install iperf3"
+                "engine: link needs iperf3, which sends its flows; install it with "
+                "`apt-get install iperf3`"
             )
 
     def version(self) -> None:
@@ -197,10 +197,12 @@ class RealRuns:
 
     @property
     def more(self) -> str:
-        """The repeated runs, and the reason of the last, for a progress bar."""
+        """The number of repeated runs and the reason of the last, for a progress bar."""
         with self._lock:
             again = list(self._again)
-        return f", {len(again)} made again; the last: {again[-1]}" if again else ""
+        if not again:
+            return ""
+        return f"; {len(again)} attempts void and repeated, last: {again[-1]}"
 
     def progress(self) -> float:
         """Return the share of the time that has passed."""
@@ -214,11 +216,11 @@ class RealRuns:
         return passed / len(self._futures) if self._futures else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
-        """Return what has ended since the last call."""
+        """Return the runs and faults since the last call."""
         with self._lock:
-            ended = self._runs, self._faults
+            results = self._runs, self._faults
             self._runs, self._faults = [], []
-        return ended
+        return results
 
     def fail_longer_than(self, most_s: float) -> None:
         """Do nothing: a run in real time ends by itself, or fails before it starts."""
@@ -234,7 +236,7 @@ class RealRuns:
             run, attempt = self._attempts(key)
         except Exception as error:
             with self._lock:
-                # What is given up leaves nothing.
+                # A cancelled run is not a fault.
                 if not self._under_way.ended:
                     expected = (FlowError, ProgramError, LinkError, ScenarioError)
                     plain = isinstance(error, (*expected, subprocess.TimeoutExpired))
@@ -259,7 +261,7 @@ class RealRuns:
         name = self._names.get(key, "")
         while True:
             if self._under_way.ended:
-                raise FlowError("given up")
+                raise FlowError("cancelled")
             with self._lock:
                 self._began_s[key] = time.monotonic()
             last = former + 1 == self._limits.attempts
@@ -274,8 +276,8 @@ class RealRuns:
                 void, observed = attempt.void, attempt.observed
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
-                    kept = observed if self._samples else _observed(observed, COLUMNS)
-                    return Run(*key, kept), attempt
+                    result = observed if self._samples else _observed(observed, COLUMNS)
+                    return Run(*key, result), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")
@@ -314,7 +316,35 @@ def once(
     keep: Keep | None = None,
     name: str = "",
 ) -> Attempt:
-    """Make one attempt; what it leaves is called `name` and goes to `keep`."""
+    """Make one attempt at a run.
+
+    Parameters
+    ----------
+    plan : LinkPlan
+        The link and its flows.
+    seed : int
+        Seed of the run.
+    limits : Limits
+        Limits from which on the run is void.
+    under_way : _UnderWay
+        The links that an interruption ends.
+    keep : Keep, optional
+        Where outputs of programs and captures go.
+    name : str
+        Name of the run's files.
+
+    Returns
+    -------
+    Attempt
+        The observations, and the reasons if the run is void.
+
+    Raises
+    ------
+    FlowError
+        If a flow failed.
+    ProgramError
+        If a program of the scenario does not exist.
+    """
     with (
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as output,
@@ -339,8 +369,8 @@ def once(
             outcome = link.wait(end_s + PATIENCE_S)
         finally:
             under_way.remove(link)
-        ended = programs.ended(outcome)
-        missing = [program for program in ended if program.is_no_program]
+        ended_programs = programs.ended(outcome)
+        missing = [program for program in ended_programs if program.is_no_program]
         if missing:
             raise ProgramError(missing[0].failed)
         if outcome.status != 0:
@@ -349,12 +379,14 @@ def once(
         transfers = json.loads(_read(output)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
-        remarks = [Remark("program", program.failed) for program in ended if program.failed]
+        remarks = [
+            Remark("program", program.failed) for program in ended_programs if program.failed
+        ]
         return Attempt(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [*remarks, *_default_warning(plan, outcome)],
-            engines.taken(keep, name, ended, folder / CAPTURE) if keep else None,
+            engines.taken(keep, name, ended_programs, folder / CAPTURE) if keep else None,
         )
 
 
@@ -368,8 +400,8 @@ def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
     if not (plan.has_programs and of_programs and link_outcome.congestion_warning(default)):
         return []
     text = (
-        f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
-        "hardly follows the law"
+        f"the congestion control of programs is {default}, this machine's default, unless they "
+        "choose another; it hardly follows the law"
     )
     return [Remark("program", text)]
 

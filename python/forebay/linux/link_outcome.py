@@ -366,8 +366,8 @@ class Outcome:
             yield f"Void: {'; '.join(self.void)}."
         if self.changed:
             yield (
-                f"Changed by hand while it ran: {self.changed}. The metrics are over the whole run, "
-                "not under one law and rate; laws and targets below are those at the start."
+                f"Changed by hand while it ran: {self.changed}. The metrics are over the whole "
+                "run, not under one law and rate; laws and targets below are those at the start."
             )
 
     def _description(self) -> Description:
@@ -388,8 +388,8 @@ class Outcome:
         """
         if not self.measured:
             yield (
-                f"the run of {short_time(self.observed.duration_s)} was too short: it has no sample "
-                f"within the measurement window {self.settings.measure}"
+                f"the run of {short_time(self.observed.duration_s)} was too short: it has no "
+                f"sample within the measurement window {self.settings.measure}"
                 + ("; no file was written" if out else "")
             )
             return

@@ -66,7 +66,7 @@ def show(
     Parameters
     ----------
     console : Console
-        Where it is printed.
+        The console.
     result : Design
         The design.
     out : Path or None
@@ -121,7 +121,15 @@ def show(
 
 
 def print_item(console: Console, text: str) -> None:
-    """Print a paragraph whose further lines are indented."""
+    """Print a paragraph whose further lines are indented.
+
+    Parameters
+    ----------
+    console : Console
+        The console.
+    text : str
+        The paragraph.
+    """
     lines = textwrap.wrap(text, console.width, subsequent_indent="  ", break_on_hyphens=False)
     console.print("\n".join(lines), markup=False)
 
@@ -132,7 +140,7 @@ def print_commands(console: Console, heading: str, lines: Sequence[str]) -> None
     Parameters
     ----------
     console : Console
-        Where they are printed.
+        The console.
     heading : str
         Line above them.
     lines : sequence of str
@@ -145,7 +153,7 @@ def print_commands(console: Console, heading: str, lines: Sequence[str]) -> None
 
 
 def _table(result: Design, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Return a table of rows, with the published windows and, where it has them, sawtooth ones."""
+    """Return a table of rows for published windows and, if there are any, sawtooth windows."""
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=result.sawtooth is not None
     )
@@ -167,6 +175,7 @@ def _both(
 
 
 def _window_pkts(loop: Loop) -> float:
+    """Return the window of a loop with ACK clocking, in packets."""
     return float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
 
 
@@ -282,13 +291,22 @@ def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
 
 
 def _show_law(console: Console, law: str, params: Sequence[tuple[str, str]]) -> None:
+    """Print the table of a law, indented."""
     console.print()
     for line in Law(law, params).text().splitlines():
         console.print(f"    {line}", markup=False)
 
 
 def show_range(console: Console, result: RangeDesign) -> None:
-    """Print one set of gains for a range of links: the verdict, the corners, and the law."""
+    """Print one set of gains for a range of links: the verdict, the corners, and the law.
+
+    Parameters
+    ----------
+    console : Console
+        The console.
+    result : RangeDesign
+        The design.
+    """
     title, gains = registries.title_of(result.law), result.gains
     peak = max(loop.peak for loop in result.loops)
     settling_s = max(loop.settling_s for loop in result.loops)
@@ -336,7 +354,7 @@ def show_range(console: Console, result: RangeDesign) -> None:
     _show_law(console, result.law, result.params)
 
 
-#: Fast retransmit needs three packets after the lost one.
+#: Smallest window in packets for fast retransmit, which needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
 
 
@@ -411,17 +429,29 @@ def _edge(stable: Callable[[float], bool], far: float) -> float | None:
     )
 
 
-#: Of a design for a range: the law and the pictures.
+#: The files of a design for a range: the law and the pictures.
 LAW, PICTURES = "law.toml", ("gains", "bode", "nichols", "step")
 
 
 def write(result: Design, out: Path) -> list[Path]:
-    """Write a design for one link to `out`, and return its files.
+    """Write a design for one link.
 
     A law written in Python is copied next to the scenario, which may load code only from its own
     folder.
+
+    Parameters
+    ----------
+    result : Design
+        The design.
+    out : Path
+        The folder.
+
+    Returns
+    -------
+    list[Path]
+        The paths of the files.
     """
-    contents: dict[str, Content] = {"design.json": result.as_json()}
+    contents: dict[str, Content] = {"design.json": result.to_dict()}
     scenario = result.toml()
     if measured_law.is_python(result.kind):
         file, _, name = result.kind.rpartition(":")
@@ -435,7 +465,20 @@ def write(result: Design, out: Path) -> list[Path]:
 
 
 def write_range(result: RangeDesign, out: Path) -> list[Path]:
-    """Write a design for a range of links to `out`, and return its files."""
+    """Write a design for a range of links.
+
+    Parameters
+    ----------
+    result : RangeDesign
+        The design.
+    out : Path
+        The folder.
+
+    Returns
+    -------
+    list[Path]
+        The paths of the files.
+    """
     every, title = [*result.loops, *result.inside], f"{result.law} over the range"
     figures = (
         loops.regions(result),

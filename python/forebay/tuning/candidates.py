@@ -376,7 +376,7 @@ def known(laws: Sequence[str], ranges: LinkRange | None = None) -> list[str]:
         names = [law for law in names if _router_has(law, ranges)]
         for law in laws:
             if law not in names:
-                reason = f"which is not among {CHOICES[ranges.router]}"
+                reason = f"it is not among {CHOICES[ranges.router]}"
                 raise ParameterError("laws", law, ", ".join(names), reason=reason)
     return list(dict.fromkeys(laws)) or names
 

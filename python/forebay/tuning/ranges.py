@@ -15,6 +15,7 @@ import numpy as np
 
 from forebay._base import input_file, quantities
 from forebay._base.errors import ParameterError
+from forebay._base.overrides import scenario_pairs
 from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel
@@ -170,8 +171,8 @@ class LinkRange:
     Parameters
     ----------
     rate : str, float, pair or None
-        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``. None
-        stands for the rates of `trace`.
+        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``.
+        None stands for the rates of `trace`.
     rtt : str, float, pair or list
         Propagation delay in both directions, without queueing, or its range.
     flows : int, str, pair or list
@@ -249,7 +250,7 @@ class LinkRange:
             low, high = recorded.low_bps, recorded.high_bps
         else:
             expected = "a rate or a range of rates, or a trace"
-            raise ParameterError("rate", "none", expected)
+            raise ParameterError("rate", None, expected)
         packet_bytes = quantity("packet", packet, "size")
         if not packet_bytes >= 1:
             raise ParameterError("packet", text_of(packet, "size"), "more than zero")
@@ -287,7 +288,7 @@ class LinkRange:
         ParameterError
             If a key belongs to the range itself.
         """
-        pairs = quantities.set_pairs(overrides)
+        pairs = scenario_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
                 expected = "a key of the packet runs that the range does not set"
@@ -537,7 +538,9 @@ def _class_ranges(rtt: ClassSpans, flows: ClassSpans, senders: PerClass) -> tupl
         low, high = counts[0]
         if low < size:
             expected = "one flow for each class, or more"
-            raise ParameterError("flows", lists["flows"][0], expected, reason=f"for {size} classes")
+            raise ParameterError(
+                "flows", lists["flows"][0], expected, reason=f"there are {size} classes"
+            )
         counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
     bounds = [_bounds("rtt", text, "time") for text in lists["rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]

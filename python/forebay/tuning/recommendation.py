@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,8 @@ from forebay.tuning.ranges import LinkRange, OperatingPoint
 from forebay.tuning.search import Region, space_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay.report.pages import PageFigure
     from forebay.report.plot import Plot
 
@@ -163,8 +166,8 @@ class Tuning:
         facts = numbers(self)
         return facts | {"reasons": reasons(self, facts)}
 
-    def as_json(self) -> Findings:
-        """Return `findings`, with None for what is not finite."""
+    def to_dict(self) -> Findings:
+        """Return `findings`, with None in place of numbers that are not finite."""
         finite: Findings = quantities.finite(self.findings())
         return finite
 
@@ -191,13 +194,36 @@ class Tuning:
         if kind not in (kinds := get_args(TuningPicture)):
             raise ParameterError("kind", kind, ", ".join(kinds))
         if not (self.screened if kind == "trade" else self.tested):
-            reason = "for which there are no runs, since the tuning was interrupted"
+            reason = "there are no runs to draw, since the tuning was interrupted"
             raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
         if kind == "trade":
             return figures.trade(self.screened, self.chosen, self.goal, self.best)
         if kind == "places":
             return figures.points(self.tested, self.ranges.places, self.reference)
         return figures.defaults(self.tested, self.against(), self.goodput_of, self.reference)
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each candidate that packets have judged.
+
+        It has the label, law, set-point, origin, worst deviation and delay, and goodput.
+        """
+        import polars as pl
+
+        rows = [_candidate(runs, self) for runs in self.screened]
+        columns = [name for name in (rows[0] if rows else {}) if name != "params"]
+        return pl.DataFrame({name: [row[name] for row in rows] for name in columns})
+
+    def report(self, out: str | os.PathLike[str]) -> Path:
+        """Write the numbers, the page, its figures and scenarios to a folder; return the page."""
+        folder, facts = Path(out), numbers(self)
+        facts["reasons"] = reasons(self, facts)
+        command = "forebay.tune"
+        write_numbers(facts, folder, command)
+        write_files(self, facts, folder, command)
+        return folder / PAGE
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.reasons()) if self.screened else repr(self)
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook

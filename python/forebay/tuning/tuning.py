@@ -19,7 +19,7 @@ from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
-from forebay.experiment import execution
+from forebay.experiment import execution, store_choice
 from forebay.experiment.experiment import check_seeds
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
@@ -56,6 +56,7 @@ from forebay.tuning.search import Region, Task, search_all, space_of
 
 if TYPE_CHECKING:
     from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
 
 __all__ = ["Tuning", "tune"]
 
@@ -86,7 +87,7 @@ def tune(
     seeds: int = 10,
     seed: int = 1,
     threads: int | None = None,
-    store: Store | None = None,
+    store: StoreLike | None = None,
     gains: ReferenceGains = "paper",
     router: RouterLaws | None = None,
     thorough: bool = False,
@@ -116,8 +117,9 @@ def tune(
         Seed of the search.
     threads : int, optional
         Number of threads; all cores by default. Results do not depend on it.
-    store : Store, optional
-        Where runs are kept, and from where earlier runs are returned; nowhere by default.
+    store : Store, str or PathLike, optional
+        Store of runs, or its address: finished runs are taken from it, and new ones are added. By
+        default nothing is stored.
     gains : {"paper", "auto"}, optional
         The gains of the laws that the choice is compared with: those of their papers, or those of
         automatic gain design.
@@ -148,11 +150,12 @@ def tune(
     ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
+    kept = store_choice.opened(store)
     if watch is not None:
-        _Search(tuning, threads, Course(watch), store, announce).run(seeds)
+        _Search(tuning, threads, Course(watch), kept, announce).run(seeds)
         return tuning
     with progress.stages(only_on_terminal=True) as stages:
-        _Search(tuning, threads, Course(stages), store, announce).run(seeds)
+        _Search(tuning, threads, Course(stages), kept, announce).run(seeds)
     if tuning.interrupted or tuning.faults:
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
@@ -184,7 +187,7 @@ def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:
         raise ParameterError("laws", baseline, "a law with something to tune")
     for law in laws:
         if candidates.is_coupled(law) and ranges.l4s:
-            reason = f"whose L4S flows {law} signals in another way than classic flows"
+            reason = f"{law} signals these in another way than classic flows"
             raise ParameterError("senders", ranges.tcp, "other laws", reason=reason)
     if laws and not ranges.router and all(candidates.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]

@@ -51,7 +51,7 @@ def test_a_file_that_grows_beyond_the_limit_is_refused(tmp_path: Path, cli: Cli)
     done = cli("compare", "a.flent.gz", "a.flent.gz")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "a.flent.gz: is larger than 64 MiB once decompressed, the most that is read\n"
+        "error: a.flent.gz: is larger than 64 MiB once decompressed, the most that is read\n"
     )
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert used < 1_500_000, f"{used} KiB"
@@ -99,7 +99,9 @@ def test_a_name_that_is_not_utf_8_is_printable(tmp_path: Path, cli: Cli) -> None
     name = b"a-\xfc\x1b[2J.flent".decode("utf-8", "surrogateescape")
     done = cli("compare", name, name)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("compare: a-\\udcfc\\x1b[2J.flent has no result; expected a ")
+    assert done.stderr.startswith(
+        "error: compare: a-\\udcfc\\x1b[2J.flent has no result; expected a "
+    )
 
 
 LINK = """\
@@ -126,7 +128,7 @@ def test_a_damaged_table_of_a_study_is_refused(tmp_path: Path, cli: Cli) -> None
     done = cli("compare", "study", "study")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "study: is not a result of forebay study, or is damaged (study.json, frame.parquet): its "
+        "error: study: is not a result of forebay study, or is damaged (study.json, frame.parquet): its "
         "contents are not those that study.json describes (SHA-256)\n"
     )
     # An older result has no hash: another process tries the file first.

@@ -47,7 +47,7 @@ def test_a_commented_key_has_its_default() -> None:
 def test_a_file_that_is_there_stays(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("mine")
     again = cli("init", "mine.toml")
-    assert (again.returncode, again.stderr) == (2, "mine.toml: it exists; --force replaces it\n")
+    assert again.returncode == 2 and "mine.toml" in again.stderr and "--force" in again.stderr
     assert (tmp_path / "mine.toml").read_text() == "mine"
     assert cli("init", "mine.toml", "--force").returncode == 0
 

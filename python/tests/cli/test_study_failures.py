@@ -21,7 +21,7 @@ from studies import GRID, SMALL, environment, run
 
 from forebay._base import progress
 from forebay._base.progress import Progress
-from forebay.campaign import cluster, making
+from forebay.campaign import cluster, runner
 from forebay.campaign.cluster import FIRST_RUNS
 from forebay.campaign.study_points import Points
 from forebay.cli import study
@@ -191,14 +191,15 @@ def test_the_result_of_another_study_is_not_replaced(tmp_path: Path) -> None:
     assert run(tmp_path, "--no-report", "--set", "duration=3s", "--force").returncode == 0
 
 
-def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_cluster_has_begun_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a study is stopped, batches under way are waited for, and no others are begun."""
     pytest.importorskip("distributed")
     # However busy this machine is.
     monkeypatch.setattr(cluster, "BATCH_S", 60.0)
     points = Points(LONG)
-    none = pl.DataFrame(schema={"config": pl.String, "seed": pl.UInt64})
-    tasks = making.Tasks(points, none, 2, making.StudyProgress(), None, None, lambda _: None)
+    tasks = runner.Tasks(points, choice.at(tmp_path / "store"), 2, runner.StudyProgress())
     looks = []
 
     def stop() -> bool:
@@ -228,6 +229,6 @@ def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress, "bar", bar)
     now = Progress(0.5, 1, 2, 1.0)
     with study.progress_bar() as tell:
-        tell(now, making.StudyProgress(wanted=2, failed=1))
-        tell(now, making.StudyProgress(wanted=2, packets=3e6))
+        tell(now, runner.StudyProgress(total=2, failed=1))
+        tell(now, runner.StudyProgress(total=2, packets=3e6))
     assert [it.more for it in seen] == [", 1 failed", ", 3 million packets"]

@@ -156,7 +156,7 @@ def test_a_law_holds_its_queue_and_goes_without_a_trace(router: Path3, ecn: bool
         *("attach", "eth0", "pi", "--rate", "15Mbit/s", "--set", "target=50p"),
         *("--design", "flows=10,rtt=20ms", *(["--ecn"] if ecn else [])),
     )
-    assert "pi as a classifier" in said
+    assert "pi installed as a classifier" in said
     goodput_bps = router.traffic()
     seen = router.stats()
     assert goodput_bps > 0.95 * 15e6 * 1448 / 1514
@@ -429,7 +429,7 @@ def test_a_kernel_without_types_is_told() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "without its types (/sys/kernel/btf/vmlinux), allowed: 6.4" in done.stderr
+    assert "/sys/kernel/btf/vmlinux" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -444,7 +444,7 @@ def test_who_may_not_is_told_what_is_missing() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("attach: found a process without CAP_NET_ADMIN")
+    assert done.stderr.startswith("error: attach requires CAP_NET_ADMIN")
 
 
 def test_the_page_runs(router: Path3) -> None:

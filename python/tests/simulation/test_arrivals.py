@@ -79,7 +79,7 @@ def test_a_bad_file_is_one_line(cli: Cli, tmp_path: Path, contents: bytes, expec
     before = set(tmp_path.iterdir())
     done = cli("run", path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{path}:9: traffic.0.file: found ")
+    assert done.stderr.startswith(f"error: {path}:9: traffic.0.file: ")
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from forebay import _native
-from forebay.campaign import making
-from forebay.campaign.making import Threads
+from forebay.campaign import runner
+from forebay.campaign.runner import Threads
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import experiment
@@ -42,8 +42,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Points, Store]:
         text = text.replace(old, new)
     points = Points(text, laws=LAWS)
     store = choice.at(tmp_path_factory.mktemp("atlas") / "store")
-    done = making.make(points, store, Threads(2), seeds=1)
-    assert done.made == 4 * 2 * len(LAWS)
+    done = runner.make(points, store, Threads(2), seeds=1)
+    assert done.finished == 4 * 2 * len(LAWS)
     return points, store
 
 

@@ -125,4 +125,4 @@ def test_the_two_ways_to_a_set_point_are_one(law: str) -> None:
         of(f"{law} {link}", target="60p", **given),
     )
     assert by_option.toml() == by_set.toml()
-    assert by_option.as_json() == by_set.as_json()
+    assert by_option.to_dict() == by_set.to_dict()

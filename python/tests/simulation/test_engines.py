@@ -59,7 +59,7 @@ def test_every_engine_is_found_by_its_name() -> None:
         found = engines.named(name)
         assert found.name == name
         assert found.in_words
-    with pytest.raises(ScenarioError, match='engine: found "fluids", allowed: packets, fluid'):
+    with pytest.raises(ScenarioError, match='engine: "fluids"'):
         engines.named("fluids")
 
 
@@ -68,16 +68,19 @@ def test_what_is_no_engine_or_cannot_run_it_is_one_line(scenario: Path, cli: Cli
     web = SCENARIO.replace('kind   = "ftp"', 'kind = "cbr"\nrate = "1Mbit/s"')
     (scenario.parent / "cbr.toml").write_text(web)
     refused = [
-        (("run", "two.toml", "--engine", "ns-3"), '--engine: found "ns-3", allowed: '),
+        (("run", "two.toml", "--engine", "ns-3"), '--engine: "ns-3"'),
         (("run", "cbr.toml", "--engine", "fluid"), "cbr.toml: traffic.0.kind: found "),
-        (("run", "cbr.toml", "--engine", "link"), "cbr.toml: traffic.0.kind: found cbr, allowed"),
+        (
+            ("run", "cbr.toml", "--engine", "link"),
+            "cbr.toml: traffic.0.kind: cbr is not possible with real flows",
+        ),
         (("study", "cbr.toml", "--engine", "fluid"), "cbr.toml: traffic.0.kind: found "),
         (("study", "two.toml", "--engine", "link"), '--engine: found "link", no two runs of which'),
         (("replay", "pi-pd", "--engine", "link"), '--engine: found "link", no two runs of which'),
         (("suite", "rfc7928", "--engine", "fluid"), "allowed: fifo: in the fluid model"),
-        (("validate", "two.toml", "--engines", "packets"), '--engines: found "packets", allowed: '),
+        (("validate", "two.toml", "--engines", "packets"), '--engines: "packets"'),
         (("validate", "two.toml", "--engines", "fluid,fluid"), '--engines: found "fluid,fluid", '),
-        (("validate", "two.toml", "--engines", "fluid,ns-3"), '--engines: found "ns-3", allowed: '),
+        (("validate", "two.toml", "--engines", "fluid,ns-3"), '--engines: "ns-3"'),
     ]
     for words, says in refused:
         done = cli(*words)

@@ -307,7 +307,7 @@ def test_the_command_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "red.toml").write_text(ONE)
     done = cli("fluid", "red.toml", "--set", "traffic.0.flows=some")
     assert done.returncode == 2
-    assert done.stderr.startswith("--set: traffic.0.flows: found")
+    assert done.stderr.startswith("error: --set: traffic.0.flows: ")
     done = cli("fluid", "red.toml", "--law", "pi", "--json", "--out", "figures")
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)
@@ -329,7 +329,7 @@ def test_a_scenario_s_sender_counts(tmp_path: Path, cli: Cli) -> None:
     assert signals["dctcp"] > 2 * signals["sack"]
     done = cli("fluid", "red.toml", "--set", "traffic.0.tcp=bbr")
     assert done.returncode == 2
-    assert done.stderr.startswith('red.toml: traffic.0.tcp: found "bbr", allowed: "reno"')
+    assert done.stderr.startswith('error: red.toml: traffic.0.tcp: found "bbr", allowed: "reno"')
     assert done.stderr.count("\n") == 1
 
 
@@ -347,7 +347,7 @@ def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "mice.toml").write_text(ONE.replace('"ftp"', '"mice"'))
     done = cli("fluid", "mice.toml")
     assert done.returncode == 2
-    assert done.stderr.startswith('mice.toml: traffic.0.kind: found "mice", allowed: "ftp"')
+    assert done.stderr.startswith('error: mice.toml: traffic.0.kind: found "mice", allowed: "ftp"')
     assert not (tmp_path / "results").exists()
 
 

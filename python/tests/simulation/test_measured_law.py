@@ -131,7 +131,7 @@ def test_an_average_is_part_of_the_measured_controller() -> None:
     [
         (Relay, "it is a relay: its probability jumps from 0 to 0.3 at a queue of 60 packets"),
         (Clock, "its probability keeps changing at every constant queue"),
-        (OneSided, "it does not answer a small rise of its queue as it answers a small fall"),
+        (OneSided, "it does not respond to a small rise of the queue as to a small fall"),
         (Judge, "decides packet by packet"),
         (Noise, "nan is not a probability from 0 to 1"),
     ],
@@ -175,7 +175,7 @@ def test_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     wrong = cli("design", "mine.py:Proportional", *words, "--set", "gian=1")
     assert wrong.returncode == 2
-    assert "gian is no parameter of this law; it has target, gain" in wrong.stderr
+    assert "gian is not a parameter of this law; it has target, gain" in wrong.stderr
 
 
 MAP = """\

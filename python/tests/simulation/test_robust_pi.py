@@ -57,7 +57,7 @@ def counted(one: pi_stabilising_set.Corner, k_p: float, k_i: float, interval_s: 
     return margins.stable(
         Terms(
             point.plant_gain,
-            frequency_response.apart((point.tcp_pole, point.queue_pole)),
+            frequency_response.separate_repeated_poles((point.tcp_pole, point.queue_pole)),
             point.rtt_s,
             0.0,
             interval_s,

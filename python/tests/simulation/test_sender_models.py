@@ -287,7 +287,9 @@ def test_what_has_no_rest_is_told() -> None:
     # Prague's pace has no least window.
     assert mix("pi", senders="prague").settle(300, 0.06)[0] == "linear"
     assert mix("droptail", senders="cubic").settle(30, 0.06)[0] == "unmodelled"
-    with pytest.raises(ScenarioError, match=r"windows would be below the least that cubic keeps"):
+    with pytest.raises(
+        ScenarioError, match=r"windows would be below the smallest that cubic keeps"
+    ):
         design("pi", Link("50Mbit/s", "60ms", flows=400, packet="1500B", senders="cubic"))
 
 

@@ -266,7 +266,7 @@ def test_a_bad_trace_is_one_line(
     path = one_link(tmp_path)
     done = cli(command, path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{path}:11: bottleneck.rate_trace: found ")
+    assert done.stderr.startswith(f"error: {path}:11: bottleneck.rate_trace: found ")
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before | {path}

@@ -20,7 +20,7 @@ import pytest
 from conftest import SCENARIO, command, run_here
 
 from forebay import ScenarioError, _native
-from forebay.campaign import making
+from forebay.campaign import runner
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as contents
@@ -387,7 +387,7 @@ def test_a_reader_of_a_place_without_locks_looks_again(monkeypatch: pytest.Monke
         return Store.segments(store)
 
     monkeypatch.setattr(store, "segments", stale)
-    there = making._there(store)
+    there = runner._stored_runs(store)
     assert len(times) == 2
     assert there.height == 8
     assert store.rows_of(iter(there["config"])).height == 8

@@ -110,7 +110,7 @@ def test_from_python_it_has_the_same_cases(cli: Cli) -> None:
     lines = cli(*ONE, "--json").stdout.splitlines()
     assert len(lines) == 1
     found = forebay.suite("rfc7928", ["pi"], only=["7-1-web"], seeds=1)
-    assert (found.made, found.wanted, found.faults) == (1, 1, [])
+    assert (found.finished, found.total, found.faults) == (1, 1, [])
     assert [json.loads(json.dumps(line)) for line in found.lines()] == [json.loads(lines[0])]
     with pytest.raises(forebay.ScenarioError, match='SUITE: found "rfc7929"'):
         forebay.suite("rfc7929")
@@ -210,7 +210,7 @@ def _suite(delays: dict[str, list[float]]) -> Suite:
             }
             for seed, v in enumerate(values, 1)
         }
-    return Suite(list(delays), {"a"}, [1, 2, 3, 4, 5], [case])
+    return Suite(SETTINGS, SETTINGS.link, list(delays), {"a"}, [1, 2, 3, 4, 5], [case])
 
 
 def test_advice_says_when_a_difference_may_be_chance() -> None:

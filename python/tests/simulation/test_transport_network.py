@@ -151,8 +151,8 @@ def test_a_law_in_python_may_be_its_queue() -> None:
             'ecn: found "no", allowed: not-ect, ect0, ect1, ce',
         ),
         (lambda it: it.send(0, "sink", 1473), "packet: found 1501 B, allowed: 1 B to 1500 B"),
-        (lambda it: it.send(0, "sink", -1), "length: found -1, allowed: at least 0"),
-        (lambda it: it.send(0, "sink", 1.5), "length: found nothing for a float, allowed: bytes"),
+        (lambda it: it.send(0, "sink", -1), "length: -1 is negative; give a number of bytes"),
+        (lambda it: it.send(0, "sink", 1.5), "length: missing; a float needs its length in bytes"),
     ],
 )
 def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
@@ -164,7 +164,7 @@ def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
 
 def test_a_wrong_scenario_is_a_line() -> None:
     two = ALONE + '[[law]]\nkind = "pie"\n'
-    with pytest.raises(forebay.ScenarioError, match="law: found 2, allowed: one"):
+    with pytest.raises(forebay.ScenarioError, match="law: a network has one, and this has 2"):
         forebay.Network(two)
     forebay.Network(two, law="pie")
     alone = ALONE.replace('"external"', '"ftp"').replace("[[law]]", "[[law]]")

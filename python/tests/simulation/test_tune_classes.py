@@ -114,10 +114,10 @@ def test_the_command_takes_classes(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rtt": "20ms,80ms,", "senders": "cubic"}, 'rtt: found "", allowed: a time'),
-        ({"rtt": RTTS, "senders": "cubic,reno"}, 'senders: found "cubic,reno", 2 values but 3 of'),
-        ({"rtt": RTTS, "flows": "2..30"}, 'flows: found "2..30", for 3 classes, allowed: one'),
-        ({"senders": "cubic,bbr"}, 'senders: found "bbr", allowed: reno,'),
+        ({"rtt": "20ms,80ms,", "senders": "cubic"}, 'rtt: "" is not valid; expected a time'),
+        ({"rtt": RTTS, "senders": "cubic,reno"}, 'senders: "cubic,reno": 2 values, but'),
+        ({"rtt": RTTS, "flows": "2..30"}, 'flows: "2..30": there are 3 classes; expected one'),
+        ({"senders": "cubic,bbr"}, 'senders: "bbr" is not valid; expected reno,'),
     ],
 )
 def test_bad_classes_are_one_line(given: dict[str, str], said: str) -> None:

@@ -67,14 +67,14 @@ def test_more_of_what_is_folded_changes_nothing() -> None:
 
 def test_a_design_has_both() -> None:
     one = design("pi", Link("15Mbit/s", "200ms", flows=60, packet="500B"), target="175p")
-    said = one.as_json()
+    said = one.to_dict()
     assert said["margins"]["gain_db"] == pytest.approx(6.05, abs=0.01)
     assert said["sawtooth"]["margins"]["gain_db"] == pytest.approx(4.80, abs=0.01)
     assert said["sawtooth"]["operating_point"]["probability"] == pytest.approx(6.242e-3, rel=1e-3)
 
 
 def test_windows_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ScenarioError, match='windows: found "square", allowed: published'):
+    with pytest.raises(ScenarioError, match='windows: "square" is not valid; expected published'):
         stability_map.stability_map(
             "pi",
             Link("40Mbit/s", "40ms", flows=20),
@@ -83,7 +83,7 @@ def test_windows_that_there_are_not_are_refused() -> None:
             points=2,
             windows="square",
         )
-    with pytest.raises(ScenarioError, match='windows: found "sawtooth", with L4S flows'):
+    with pytest.raises(ScenarioError, match='windows: "sawtooth": there are L4S flows'):
         stability_map.stability_map(
             "dualpi2",
             Link("40Mbit/s", "40ms", flows=20, l4s_flows=5),

@@ -20,10 +20,14 @@ def test_a_gaussian_that_is_cut_at_zero_and_keeps_its_mean(share: float) -> None
     centre = expected_queue._centre(share)
     kept = np.maximum(0.0, draws + centre)
     assert kept.mean() == pytest.approx(1, rel=5e-3)
-    assert expected_queue._kept(share) == pytest.approx((draws + centre > 0).mean(), abs=2e-3)
+    assert expected_queue._clipped_gain(share) == pytest.approx(
+        (draws + centre > 0).mean(), abs=2e-3
+    )
     # The gain of a limiter for a Gaussian: its covariance with the input over the variance.
-    assert expected_queue._kept(share) == pytest.approx(np.mean(kept * draws) / share**2, rel=1e-2)
-    deviation, missing = expected_queue._cut(20.0, 20.0 * share)
+    assert expected_queue._clipped_gain(share) == pytest.approx(
+        np.mean(kept * draws) / share**2, rel=1e-2
+    )
+    deviation, missing = expected_queue._clipped(20.0, 20.0 * share)
     assert deviation == pytest.approx(20 * kept.std(), rel=1e-2)
     assert missing == pytest.approx(
         20 * np.maximum(0.0, -draws - centre).mean(), rel=2e-2, abs=1e-3
