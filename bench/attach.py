@@ -64,7 +64,7 @@ FLOWS = "FOREBAY_BENCH_FLOWS"
 
 @dataclass(frozen=True)
 class Step:
-    """What changes during a run; None where it stays."""
+    """A change of rate or load during a run; None for what does not change."""
 
     time_s: float
     rate: str | None
@@ -90,14 +90,14 @@ class Case:
     laws: list[dict[str, Any]]
 
     def starts_s(self, flows: int, at_s: float, drawn: random.Random) -> list[float]:
-        """Of so many flows, the first of which may start then."""
+        """Draw the start times of flows, the earliest of which is possible at `at_s`."""
         first_s, last_s = self.start_s
         return [at_s + drawn.uniform(0, last_s - first_s) for _ in range(flows)]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a law did; means of runs."""
+    """The results of a law; means over runs."""
 
     law: str
     delay_s: float
@@ -157,7 +157,7 @@ def case(path: Path, overrides: list[str]) -> Case:
 
 
 def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
-    """By law, a run each."""
+    """Return the simulated results by law, one for each run."""
     import forebay  # not in a virtual machine, where it takes seconds
 
     made: dict[str, list[Measured]] = {}
@@ -203,7 +203,10 @@ def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> li
 
 
 def stepped(one: Measured, looks: Sequence[float]) -> Measured:
-    """With `settling_s` of docs/reference/metrics.md; looks: the queue's means in packets over `LOOK_S`."""
+    """Return a result with its settling time and peak, from mean queues over each `LOOK_S`.
+
+    docs/reference/metrics.md defines the settling time.
+    """
     seconds = [statistics.mean(pair) for pair in pairwise(looks)]
     rest = statistics.mean(seconds[len(seconds) // 2 :])
     near = max(rest / 4, 5.0)
@@ -268,8 +271,8 @@ def objects(attached: records.Attached | None = None) -> list[str]:
 
 
 def traces(mine: list[str]) -> str:
-    """What a law shows of itself: qdiscs and filters of the device, its files, and of its own
-    programs and maps those that are there. Those of other devices are not its."""
+    """Return what a law has left on this device: qdiscs, filters, files, and those of its programs
+    and maps that still exist."""
     there = set(objects()) if mine else set()
     return "\n".join(
         [
@@ -356,7 +359,7 @@ def _sleep_until(then_s: float) -> None:
 
 
 def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int) -> Measured:
-    """Of a window, from what was seen at its ends."""
+    """Return the results over a window from the counters at its ends."""
 
     def sums(one: LawCounts) -> tuple[float, float, float, float]:
         ticks, mean, std = one.ticks, one.queue_mean_pkts, one.queue_std_pkts
@@ -384,7 +387,7 @@ def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int)
 
 
 def inside(path: Path, given: argparse.Namespace) -> None:
-    """In the router's namespace: each law in turn, a line of JSON each."""
+    """Run each law in the router's namespace, and print a line of JSON for each."""
     link, tag = case(path, given.set), os.environ[INSIDE]
     if BUILT in os.environ:
         built = Path(os.environ[BUILT])
@@ -409,7 +412,7 @@ def lines(printed: str) -> dict[str, list[Measured]]:
 
 
 def real(path: Path, given: argparse.Namespace) -> str:
-    """What `inside` printed, in this machine's kernel."""
+    """Return the output of `inside`, run in this machine's kernel."""
     tag = f"fb{os.getpid()}"
     with namespaces(case(path, given.set), tag, large=given.large), ExitStack() as built:
         flows = os.environ.get(FLOWS) or built.enter_context(flows_program())

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 
 
 def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[Rounds, float]:
-    """Of a law, in the namespace: its turns, and the program; in nanoseconds a packet."""
+    """Return the cost of a law in nanoseconds per packet: of its rounds, and of its program."""
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach("law", law["kind"], params, rate=RATE, buffer=link.buffer)
     try:
@@ -94,7 +94,10 @@ def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[R
 def without(
     link: Case, law: dict[str, Any], turns: int, folder: Path, *, empty: bool = False
 ) -> Rounds:
-    """Of the shaper of a law beside the same; with a classifier that does nothing if `empty`."""
+    """Return the cost of the shaper alone, compared with the same shaper.
+
+    With `empty`, the second shaper has a classifier that does nothing.
+    """
     params = {key: value for key, value in law.items() if key != "kind"}
     attached = attachments.plan(
         *("law", law["kind"], params), rate=RATE, buffer=link.buffer
@@ -128,7 +131,7 @@ def _shape(device: str, attached: records.Attached) -> None:
 
 
 def turns_ns(turns: int, folder: Path) -> Rounds:
-    """Of a packet to `bare` and one to `law`, by turns."""
+    """Return the cost of a packet to `bare` and to `law`, measured in alternation."""
     printed = subprocess.run(
         [
             *("taskset", "-c", "0", str(folder / "sender"), str(turns), str(TURN_PKTS)),

@@ -70,7 +70,13 @@ def look() -> Look:
 
 
 def inside(link: Case, tag: str) -> list[Look]:
-    """In the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
+    """Run the law in the router's namespace.
+
+    Raises
+    ------
+    RuntimeError
+        If `detach` leaves something.
+    """
     (law,) = link.laws
     before = attach.traces([])
     params = {key: value for key, value in law.items() if key != "kind"}

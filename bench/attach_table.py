@@ -62,7 +62,7 @@ class Place:
 
     @cached_property
     def axes(self) -> dict[str, Any]:
-        """Of `AXES`, in base units, without the law."""
+        """Return the values of `AXES` in base units, without the law."""
         (traffic,) = self.tables["traffic"]
         link = self.tables["bottleneck"]
         return {
@@ -80,8 +80,7 @@ class Place:
         return 8 * packet_bytes / float(self.axes["bottleneck.rate"])
 
     def as_attached(self) -> Place:
-        """With the tokens that the shaper of `attach` sends at once after a rest, and a way back
-        without a rate, as a guest's is."""
+        """Return the link with the tokens of the shaper of `attach`, and a way back without a rate."""
         rate_bps = float(self.axes["bottleneck.rate"])
         burst_bytes = attachments.burst_bytes(rate_bps, round(self.packet_s * rate_bps / 8))
         link = {"burst": f"{burst_bytes}B", "rate_back": "1Tbit/s"}
@@ -160,7 +159,7 @@ def of_engine(place: Place, laws: Sequence[str], engine: str, seeds: int) -> lis
 
 
 def in_a_kernel(place: Place, laws: Sequence[str], out: Path) -> list[dict[str, Any]]:
-    """Of the laws that have been measured, where the machine was stopped."""
+    """Return the rows of the laws that were measured before the machine was stopped."""
     scenario = out / f"point-{place.number + 1}.toml"
     scenario.write_text(place.text(laws))
     words = [sys.executable, "-m", "bench.attach", str(scenario), "--virtual", "--raw"]

@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a case may cost, as a multiple of another."""
+    """The highest cost that a case may have, as a multiple of another case."""
 
     case: Case
     beside: Case

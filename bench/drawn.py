@@ -136,8 +136,11 @@ def _group(sender: str, flows: int, rtt_ms: float, kind: str) -> dict[str, Any]:
 
 
 def _sizes(rate_mbit: float, rtt_ms: float, draws: random.Random) -> dict[str, int]:
-    """Of what Linux has no default for: a FIFO of one or two bandwidth-delay products, 50 packets
-    at least; RED's as tc-red(8) has them, `max` at 50 ms and 15 packets at least."""
+    """Return sizes for which Linux has no default.
+
+    A FIFO has one or two bandwidth-delay products, and at least 50 packets. RED's thresholds
+    follow tc-red(8), with `max` at 50 ms and at least 15 packets.
+    """
     product_pkts = rate_mbit * 1e3 * rtt_ms / 8 / linux.PACKET_BYTES
     most = max(round(rate_mbit * 1e3 / 8 * 50), 15 * linux.PACKET_BYTES)
     least = most // 3

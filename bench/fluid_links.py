@@ -82,8 +82,11 @@ ecn    = true
         return replace(self, law="\n".join(words)), "; ".join(read.designed)
 
     def times(self, factor: int) -> Link:
-        """As many times the flows and the rate: the same windows, round trips and probabilities,
-        and the same loop. The law must have numbers."""
+        """Return the link with `factor` times the flows and the rate.
+
+        Windows, round-trip times, probabilities and the loop stay the same. The law must have
+        numbers.
+        """
 
         def longer(found: re.Match[str]) -> str:
             key, value = found.groups()

@@ -62,7 +62,7 @@ def record(link: Link, out: Path, duration_s: float = 120, **overrides: str) -> 
 
 
 def drawn(draw: np.random.Generator) -> tuple[Link, str]:
-    """5 to 100 Mbit/s, 20 to 300 ms, windows of 5 to 35 packets."""
+    """Draw a link of 5 to 100 Mbit/s and 20 to 300 ms, with windows of 5 to 35 packets."""
 
     def between(low: float, high: float) -> float:
         return float(f"{np.exp(draw.uniform(np.log(low), np.log(high))):.3g}")
@@ -77,7 +77,7 @@ def drawn(draw: np.random.Generator) -> tuple[Link, str]:
 
 
 def count(number: int) -> None:
-    """Of drawn links, the intervals of N that hold the truth, with `--rtt` and without."""
+    """Print how many intervals of N contain the true number, with `--rtt` and without."""
     draw = np.random.default_rng(21)
     given, held = {"--rtt": 0, "": 0}, {"--rtt": 0, "": 0}
     for _ in range(number):

@@ -90,7 +90,7 @@ def scenario(
 
 
 def kernel_lines(case: Mapping[str, Any]) -> list[str]:
-    """How the case sets hosts and shaper, which a guest alone can follow."""
+    """Return the lines of `[kernel]` for the hosts and the shaper of a case, which only a guest has."""
     lines = ["[kernel]"]
     if case.get("gso"):
         lines.append('offloads = "all"')
@@ -106,7 +106,7 @@ def kernel_lines(case: Mapping[str, Any]) -> list[str]:
 
 
 def shaper(case: Mapping[str, Any]) -> str:
-    """What holds the bottleneck to its rate."""
+    """Return the name of the shaper of the bottleneck."""
     return "cake" if case["qdisc"].startswith("cake") else case.get("shaper", "tbf")
 
 
@@ -116,8 +116,11 @@ def burst_bytes(case: Mapping[str, Any]) -> int:
 
 
 def link_ms(case: Mapping[str, Any]) -> float:
-    """What our link adds to a round trip. `cake` and `htb` let a packet go where its transmission
-    would begin, and no device there has a rate."""
+    """Return the time in ms that the simulated link adds to a round trip.
+
+    `cake` and `htb` release a packet when its transmission would begin, and no device of the
+    reference has a rate.
+    """
     return 0.0 if shaper(case) == "tbf" else packet_s(case) * 1e3
 
 
@@ -178,12 +181,14 @@ def udp_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
 
 
 def transmission_s(case: Mapping[str, Any]) -> float:
-    """How long the bottleneck sends a full packet, or with `gso` the usual segment of two;
-    `delay_ms` of the reference contains it under tbf, not under htb or cake."""
+    """Return the transmission time of a full packet, or with `gso` of a segment of two.
+
+    `delay_ms` of the reference contains it under tbf, but not under htb and cake.
+    """
     packets = 2 if case.get("gso") else 1
     return packets * packet_s(case) if shaper(case) == "tbf" else 0.0
 
 
 def packet_s(case: Mapping[str, Any]) -> float:
-    """How long a full packet takes at the case's rate."""
+    """Return the transmission time of a full packet at the case's rate."""
     return PACKET_BYTES * 8 / (float(case["rate_mbit"]) * 1e6)

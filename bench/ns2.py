@@ -60,7 +60,7 @@ def scenario(params: Mapping[str, Any], window_s: tuple[float, float]) -> str:
 
 
 def target_pkts(p: Mapping[str, Any]) -> float:
-    """Where the reference takes its QACD."""
+    """Return the set-point of the reference's QACD in packets."""
     if p["aqm"] == "PI":
         return float(p["qref"])
     return float(min(400 if p["pkt"] == 500 else 200, p["buf"] // 2))
@@ -136,7 +136,7 @@ def traffic(p: Mapping[str, Any]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Ns2Run:
-    """What one run of real ns-2 printed."""
+    """The output of one run of ns-2."""
 
     #: (time in s, packets in the queue)
     queue: list[tuple[float, int]]

@@ -70,8 +70,8 @@ LEAST = 4
 
 @dataclass(frozen=True)
 class At:
-    """At one gain, in dB: decay per second of the ringing (of all seeds, and without each),
-    deviation of the queue, and p's deviation over its mean."""
+    """The measurement at one gain in dB: decay of the ringing per second (of all seeds, and without
+    each), standard deviation of the queue, and that of p over its mean."""
 
     gain_db: float
     decay: float
@@ -81,7 +81,7 @@ class At:
 
 
 def scaled(one: Design, factor: float) -> list[tuple[str, str]]:
-    """With `factor` times the gain, at the same rest."""
+    """Return parameters with `factor` times the gain and the same equilibrium."""
     params = [*one.params, *ADDED.get(one.law, [])]
     if one.law != "red":
         knobs = KNOBS[one.law]
@@ -116,7 +116,7 @@ def ringing(series: Sequence[Floats], step_s: float, omega: float) -> complex:
 
 
 def measure(one: Design, gain_db: float, omega: float, seeds: int) -> At:
-    """In packets of marked flows."""
+    """Measure the decay with packets of marked flows."""
     params = scaled(one, 10 ** (gain_db / 20))
     step_s = 2 * math.pi / omega / SAMPLES
     start_s = 20 + 12 * math.pi / omega
@@ -148,7 +148,7 @@ def measure(one: Design, gain_db: float, omega: float, seeds: int) -> At:
 
 
 def decays(one: Design, gains_db: Floats, plant: Callable[[Loop], Terms]) -> Floats:
-    """By the slowest root near the swing's frequency."""
+    """Return the decays of the slowest root near the frequency of oscillation."""
     omega = loop_at(one, scaled(one, 1.0)).margins.phase_crossover_rad_s
     found = []
     for gain_db in gains_db:
@@ -159,7 +159,7 @@ def decays(one: Design, gains_db: Floats, plant: Callable[[Loop], Terms]) -> Flo
 
 
 def onset(one: Design, seen: Sequence[At]) -> tuple[float, float]:
-    """Where packets' decays come to zero, in dB, and half of its interval."""
+    """Return the gain in dB at which the packets' decays reach zero, and half of its interval."""
     used = [at for i, at in enumerate(seen) if at.share <= UNCUT or i < LEAST]
     db = np.array([at.gain_db for at in used])
     edge = edge_db(loop_at(one, scaled(one, 1.0)))
@@ -182,7 +182,7 @@ def onset(one: Design, seen: Sequence[At]) -> tuple[float, float]:
 
 
 def edge_db(loop: Loop) -> float:
-    """Of the plant with packets in trains."""
+    """Return the gain margin in dB of the plant with packets in trains."""
     t = trains(loop)
     return margins.gain_db(t, margins.grid(t, loop.highest_rad_s), margins.stable(t))
 

@@ -181,7 +181,7 @@ def store(count: int) -> None:
 
 
 def _looks(folder: str) -> None:
-    """What a page asks of a store."""
+    """Time the queries that a page makes to a store."""
     _timed(
         "opens and filters",
         lambda: (
