@@ -90,7 +90,7 @@ def scenario(
 
 
 def kernel_lines(case: Mapping[str, Any]) -> list[str]:
-    """Return the lines of `[kernel]` for the hosts and the shaper of a case, which only a guest has."""
+    """Return the lines of `[kernel]` for the hosts and the shaper of a case."""
     lines = ["[kernel]"]
     if case.get("gso"):
         lines.append('offloads = "all"')
