@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native
 from forebay.linux import attachments, devices, programs, records, tcx
-from forebay.linux.law_statistics import LawCounts, seen
+from forebay.linux.law_statistics import LawCounts, counts_of
 from forebay.linux.namespaces import cookie
 from forebay.linux.programs import answer
 from tools import virtual_machine
@@ -304,13 +304,13 @@ def _watched(link: Case, tag: str, drawn: random.Random) -> tuple[Measured, list
                 attachments.change("eth0", {"rate": link.step.rate})
         begin_s, end_s = (zero_s + time_s for time_s in link.measure_s)
         _sleep_until(begin_s)
-        first_s, first = time.monotonic(), seen("eth0")
+        first_s, first = time.monotonic(), counts_of("eth0")
         looks = [first]
         while link.step is not None and time.monotonic() + LOOK_S < end_s:
             _sleep_until(first_s + LOOK_S * len(looks))
-            looks.append(seen("eth0"))
+            looks.append(counts_of("eth0"))
         _sleep_until(end_s)
-        last_s, last = time.monotonic(), seen("eth0")
+        last_s, last = time.monotonic(), counts_of("eth0")
     packet_s = 8 * link.packet_bytes / last.rate_bps
     looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
     return (

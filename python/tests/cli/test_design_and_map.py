@@ -84,8 +84,8 @@ def test_the_designed_scenario_runs(tmp_path: Path, law: str) -> None:
 
 
 def test_gains_that_cut_the_probability_at_zero_are_named(cli: Cli, tmp_path: Path) -> None:
-    # docs/evidence/reality-realtime.md has PI with these gains at 43 packets, docs/reference/link.md with
-    # beta=0.25 at 49.
+    # With these gains docs/evidence/reality-realtime.md has PI at 43 packets; with beta=0.25,
+    # docs/reference/link.md has it at 49.
     link = shlex.split("--rate 15Mbit/s --packet 1500B --rtt 60ms --flows 10 --target 50p")
     said = [
         "will settle below the target" in " ".join(cli("design", law, *link, *more).stdout.split())

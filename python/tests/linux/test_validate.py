@@ -1,5 +1,7 @@
-"""One scenario simulated and with real flows. How close they are is docs/evidence/reality.md's to say:
-nothing here asserts it of a machine that may be busy."""
+"""`forebay validate`: one scenario simulated and with real flows.
+
+No test asserts how close the two are, because the machine may be busy; docs/evidence/reality.md does.
+"""
 
 from __future__ import annotations
 

@@ -273,7 +273,8 @@ def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     # 750 packets are on the way beside the queue; by the recorded windows of the flows.
     assert packets["in_flight_pkts"] == pytest.approx((750 + queue) / 120, rel=0.02)
     assert sawtooth["in_flight_pkts"] == pytest.approx(packets["in_flight_pkts"], rel=0.02)
-    # As published, p·W² = 2: too much signal, and under RED too long a queue. docs/explanation/fluid.md.
+    # As published, p·W² = 2 gives too much signal, and under RED too long a queue
+    # (docs/explanation/fluid.md).
     assert float(published["queue_mean_pkts"] or 0) > 1.1 * queue
 
 
@@ -289,7 +290,8 @@ def test_ack_clocking_settles_pi_as_packets_do() -> None:
     overrides = {"traffic.0.flows": "60", "traffic.1.flows": "10"}
     (found,) = compare(LOAD_STEP, laws=["pi"], overrides=overrides, seeds=10, step_s=60)
     packets, published, sawtooth = found.rows()
-    # As published, rates follow windows with a lag of 1/R, and the loop swings. docs/explanation/fluid.md.
+    # As published, rates follow windows with a lag of 1/R, and the loop oscillates
+    # (docs/explanation/fluid.md).
     assert published["period_s"] is not None
     assert packets["period_s"] is None
     assert sawtooth["period_s"] is None

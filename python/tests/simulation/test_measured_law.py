@@ -99,7 +99,9 @@ def of(
     law: Any, flows: Any = 30, tcp: str = "reno", overrides: dict[str, str] | None = None
 ) -> Any:
     return design(
-        law, Link("10Mbit/s", "100ms", flows=flows, buffer="400p", senders=tcp), overrides=overrides
+        law,
+        Link("10Mbit/s", "100ms", flows=flows, buffer="400p", senders=tcp),
+        overrides=overrides or {},
     )
 
 

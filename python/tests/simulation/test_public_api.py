@@ -61,8 +61,8 @@ def test_the_snippet_of_the_design_runs(tmp_path: Path, monkeypatch: pytest.Monk
         assert outcome.frame().height
         assert len(str(outcome)) > 20
     # Drawing takes longer than calculating; `test_notebook` and `test_report` draw the others.
-    for number, outcome in enumerate((smap, tuning)):
-        outcome.report(tmp_path / f"report-{number}")
+    for number, reportable in enumerate((smap, tuning)):
+        reportable.report(tmp_path / f"report-{number}")
         assert list((tmp_path / f"report-{number}").iterdir())
 
 
@@ -107,7 +107,8 @@ def test_a_wrong_argument_of_a_link_is_named(
     arguments: dict[str, Any], name: str, part: str
 ) -> None:
     with pytest.raises(fb.ParameterError) as caught:
-        fb.Link(**({"rate": "50Mbit/s", "rtt": "40ms", "flows": 30} | arguments))
+        base: dict[str, Any] = {"rate": "50Mbit/s", "rtt": "40ms", "flows": 30}
+        fb.Link(**(base | arguments))
     assert caught.value.name == name
     assert part in caught.value.expected
     assert "--" not in str(caught.value)

@@ -380,8 +380,10 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
 def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
-    """The L4S section of docs/explanation/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
-    after p', and d after both."""
+    """The loop has the two paths that docs/explanation/theory.md, section 10, derives by hand.
+
+    With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
+    """
     there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
     plant = plant_on(there, law, [("target", "15ms")])
     found = plant.loop_at(12, 0.03)

@@ -240,7 +240,10 @@ def test_a_timer_needs_a_time(time_s: float) -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
-    """As docs/howto/your-stack.md has it, in the clone that `make template` builds; one law is enough."""
+    """The commands of docs/howto/your-stack.md run in the clone that `make template` builds.
+
+    One law is enough.
+    """
     done = template_copy.main(["fq_codel"], FOREBAY_RESULTS=str(tmp_path / "results"))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

@@ -439,8 +439,14 @@ def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
 def for_router() -> tuple[tuning.Tuning, list[TuningEstimate]]:
     """A choice for a router, and what was announced before it."""
     announced: list[TuningEstimate] = []
-    made = tune(LinkRange(RATE, RTT, flows=FLOWS, packet="1500B"), laws=["pie", "codel", "red", "dualpi2"], seeds=2, router="linux", announce=announced.append)  # fmt: skip
-    return made, announced
+    chosen = tune(
+        LinkRange(RATE, RTT, flows=FLOWS, packet="1500B"),
+        laws=["pie", "codel", "red", "dualpi2"],
+        seeds=2,
+        router="linux",
+        announce=announced.append,
+    )
+    return chosen, announced
 
 
 def test_a_router_is_told_what_it_can_have(

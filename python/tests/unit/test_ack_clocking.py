@@ -81,7 +81,7 @@ def test_windows_that_there_are_not_are_refused() -> None:
             flows="2..20",
             rtt="5..40ms",
             points=2,
-            windows="square",
+            windows="square",  # type: ignore[arg-type]
         )
     with pytest.raises(ScenarioError, match='windows: "sawtooth": there are L4S flows'):
         stability_map.stability_map(

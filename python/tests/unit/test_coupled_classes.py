@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_a_loop_with_a_greater_gain_than_its_margin_is_unstable() -> None:
 
 
 @pytest.mark.parametrize("axis", ["rtt", "rate"])
-def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
+def test_a_map_is_the_loops_of_its_cells(axis: Literal["rtt", "rate"]) -> None:
     link = Link("40Mbit/s", "60ms", flows=100, packet="1500B", buffer="2000p", l4s_flows=5)
     spans = {"rtt": (0.005, 0.4), "rate": (4e6, 2e8)}
     params = [("target", "15ms")]

@@ -53,7 +53,8 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
         (
             "pi",
             {"a": "1e-4", "b": "9e-5", "beta": "0.3"},
-            '"beta": it is a goal of pi.s rule, but its gains a, b are given, too; expected goals, or gains',
+            '"beta": it is a goal of pi.s rule, but its gains a, b are given, too; expected goals, '
+            "or gains",
         ),
     ],
 )

@@ -303,7 +303,7 @@ def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> No
 
 
 def test_two_set_points_are_refused() -> None:
-    with pytest.raises(ScenarioError, match='target: "300p".*"200p"'):
+    with pytest.raises(ScenarioError, match=r'target: "300p".*"200p"'):
         design(
             "pi", Link("50Mbit/s", "80ms", flows=120), target="300p", overrides={"target": "200p"}
         )
