@@ -1,13 +1,14 @@
-"""What laws, queues and senders cost: instructions per bottleneck packet, by callgrind.
+"""Count what a packet costs: instructions, branch misses and cache misses, by callgrind.
 
     cargo build --release -p forebay-sim --example simulate
     python bench/costs.py
 
-Instructions do not depend on how busy the machine is. A start that has nothing to do with packets
-is taken out: the difference between a run and one of half its length counts.
+Callgrind counts instructions exactly, however busy the machine is. Each case runs for two
+durations, and the difference is divided by the packets that the bottleneck forwarded between
+them, so that the work at the start of a run cancels.
 
-With `--before`, the example as another version builds it, each case is measured under both, and
-none may be slower than it was.
+With ``--before PATH`` every case is also measured under the example that another version built.
+The command fails if a case costs more instructions than before, or exceeds its bound.
 """
 
 from __future__ import annotations
@@ -20,122 +21,223 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIMULATE = Path("target/release/examples/simulate")
-#: What two builds of the same source may differ by.
+#: Relative difference that two builds of the same source may have.
 NOISE = 0.005
+#: The rate of case A of the reference, in Mbit/s.
+RATE_MBPS = 45
+RED_KEYS = 'min_th = "15p"\nmax_th = "785p"\nmax_p = 0.01\nw_q = 0.002'
+#: Round trips of a scenario with many of them, in ms.
+ROUND_TRIPS_MS = tuple(range(90, 111))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run at 45 Mbit/s and 100 ms with packets of 500 bytes, as case A of the reference."""
+    """A dumbbell or a network of several links, with packets of 500 bytes.
+
+    The defaults are those of case A of the reference: RED, 45 Mbit/s, 100 flows of Reno and one
+    round trip of 100 ms.
+
+    Attributes
+    ----------
+    name : str
+        Name in the table.
+    law : str
+        Kind of the law.
+    law_keys : str
+        Further TOML lines of the law.
+    flows : int
+        Number of flows of each traffic.
+    tcp : str
+        Sender of the flows.
+    rtts_ms : tuple of int
+        Round trips that the flows take in turn.
+    rate_mbps : float
+        Rate of every link.
+    buffer_pkts : int
+        Buffer of every queue.
+    paths : tuple of str
+        Path of each traffic, as the names of its nodes, one letter each. The default is one
+        traffic over one bottleneck; otherwise there is a link between any two successive nodes.
+    durations_s : tuple of two floats
+        The two durations in simulated seconds.
+    """
 
     name: str
-    law: str
+    law: str = "red"
+    law_keys: str = ""
     flows: int = 100
     tcp: str = "reno"
+    rtts_ms: tuple[int, ...] = (100,)
+    rate_mbps: float = RATE_MBPS
     buffer_pkts: int = 1125
-    law_keys: str = ""
+    paths: tuple[str, ...] = ()
+    durations_s: tuple[float, float] = (3.0, 6.0)
 
     def scenario(self, duration_s: float) -> str:
-        return f"""
-            title = "{self.name}"
-            duration = "{duration_s}s"
-            seeds = 1
-            target = "100p"
-            [bottleneck]
-            rate = "45Mbit/s"
-            delay = "40ms"
-            buffer = "{self.buffer_pkts}p"
-            [[traffic]]
-            kind = "ftp"
-            flows = {self.flows}
-            packet = "500B"
-            rtt = "100ms"
-            tcp = "{self.tcp}"
-            start = {{ uniform = ["0s", "1s"] }}
-            [[law]]
-            kind = "{self.law}"
-            {self.law_keys}
-        """
+        """Return the scenario of this case as TOML."""
+        links = list(dict.fromkeys(hop for path in self.paths for hop in zip(path, path[1:])))
+        bottleneck, *others = [
+            f'name = "{a}{b}"\nfrom = "{a}"\nto = "{b}"\n' for a, b in links
+        ] or [""]
+        delay_ms = 40 // max(1, max(map(len, self.paths), default=2) - 1)
+        link = (
+            f'rate = "{self.rate_mbps}Mbit/s"\ndelay = "{delay_ms}ms"\n'
+            f'buffer = "{self.buffer_pkts}p"\n'
+        )
+        rtts = ", ".join(f'"{rtt}ms"' for rtt in self.rtts_ms)
+        flows = (
+            f'kind = "ftp"\nflows = {self.flows}\npacket = "500B"\nrtt = [{rtts}]\n'
+            f'tcp = "{self.tcp}"\nstart = {{ uniform = ["0s", "1s"] }}\n'
+        )
+        labels = [f'label = "{path}"\npath = {list(path)}\n' for path in self.paths] or [""]
+        return (
+            f'title = "{self.name}"\nduration = "{duration_s}s"\nseeds = 1\ntarget = "100p"\n'
+            f"[bottleneck]\n{bottleneck}{link}"
+            + "".join(f"[[link]]\n{ends}{link}" for ends in others)
+            + "".join(f"[[traffic]]\n{label}{flows}" for label in labels)
+            + f'[[law]]\nkind = "{self.law}"\n{self.law_keys}\n'
+        )
+
+
+def crowd(flows: int) -> Case:
+    """Return the case of many flows behind RED, each with the share that 2,000 have in case A."""
+    scale = flows // 2000
+    keys = RED_KEYS.replace("15p", f"{15 * scale}p").replace("785p", f"{785 * scale}p")
+    return Case(
+        f"red, {flows} flows",
+        law_keys=keys,
+        flows=flows,
+        rate_mbps=RATE_MBPS * scale,
+        buffer_pkts=1125 * scale,
+        durations_s=(3.0, 3.0 + 3.0 / scale),
+    )
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The highest cost that a case may have, as a multiple of another case."""
+    """The most that a case may cost, as a multiple of the instructions of another one."""
 
     case: Case
-    beside: Case
+    base: Case
     ratio: float
 
 
-RED_KEYS = 'min_th = "15p"\nmax_th = "785p"\nmax_p = 0.01\nw_q = 0.002'
-RED = Case("red", "red", law_keys=RED_KEYS)
+RED = Case("red", law_keys=RED_KEYS)
 CODEL_1000 = Case("codel, 1000 flows", "codel", flows=1000)
-# Ten flows and room for all that BBR keeps in flight: where it loses every tenth packet or more, as
-# with a hundred, repair costs as much as the rest.
-ROOM = 4 * 1125
-CUBIC = Case("cubic, 10 flows", "droptail", flows=10, tcp="linux-cubic", buffer_pkts=ROOM)
+# The buffer has space for all that ten flows of BBR keep in flight. With a hundred flows BBR loses
+# more than every tenth packet, and repairing the losses costs as much as everything else.
+LARGE_BUFFER_PKTS = 4 * 1125
+CUBIC = Case("cubic, 10 flows", "droptail", flows=10, tcp="linux-cubic",
+             buffer_pkts=LARGE_BUFFER_PKTS)  # fmt: skip
 BOUNDS = [
-    Bound(Case("red, 2000 flows", "red", flows=2000, law_keys=RED_KEYS), RED, 1.5),
-    Bound(Case("red, linux-cubic", "red", tcp="linux-cubic", law_keys=RED_KEYS), RED, 1.7),
-    Bound(Case("codel", "codel"), RED, 1.2),
+    Bound(Case("red, 21 round trips", law_keys=RED_KEYS, rtts_ms=ROUND_TRIPS_MS), RED, 1.6),
+    Bound(Case("red, 500 flows", law_keys=RED_KEYS, flows=500), RED, 1.5),
+    Bound(Case("red, 2000 flows", law_keys=RED_KEYS, flows=2000), RED, 1.5),
+    Bound(crowd(10_000), RED, 2.0),
+    Bound(crowd(20_000), RED, 2.0),
+    Bound(Case("red, linux-cubic", law_keys=RED_KEYS, tcp="linux-cubic"), RED, 1.7),
+    Bound(Case("codel"  , "codel"), RED, 1.2),
     Bound(Case("pie", "pie"), RED, 1.2),
     Bound(Case("pi2", "pi2"), RED, 1.2),
     Bound(Case("dualpi2", "dualpi2"), RED, 1.5),
     Bound(Case("fq-codel, 1000 flows", "fq-codel", flows=1000), CODEL_1000, 1.6),
-    Bound(Case("cake, 1000 flows", "cake", flows=1000), CODEL_1000, float("inf")),
-    Bound(Case("bbr, 10 flows", "droptail", flows=10, tcp="bbr", buffer_pkts=ROOM), CUBIC, 1.65),
-]
+    Bound(Case("cake, 1000 flows", "cake", flows=1000), CODEL_1000, 2.5),
+    Bound(Case("bbr, 10 flows", "droptail", flows=10, tcp="bbr", buffer_pkts=LARGE_BUFFER_PKTS),
+          CUBIC, 1.65),
+    Bound(Case("prague, 10 flows", "dualpi2", flows=10, tcp="prague"), CUBIC, 2.0),
+    Bound(Case("chain of three links", law_keys=RED_KEYS, paths=("ABCD",)), RED, 4.0),
+    Bound(Case("mesh, both ways", law_keys=RED_KEYS, flows=33, rtts_ms=ROUND_TRIPS_MS,
+               paths=("ABC", "CBA", "BC")), RED, 4.0),
+]  # fmt: skip
 
 
-def counted(simulate: Path, case: Case, duration_s: float) -> tuple[int, int]:
-    """Instructions and packets that left the bottleneck."""
+@dataclass(frozen=True)
+class Counts:
+    """Counted events of a run, or per forwarded packet.
+
+    Attributes
+    ----------
+    instructions, branch_misses, l1_misses : float
+        Executed instructions, mispredicted branches, and misses of the first-level data cache,
+        by callgrind's models.
+    packets : float
+        Packets that the bottleneck forwarded.
+    """
+
+    instructions: float
+    branch_misses: float
+    l1_misses: float
+    packets: float
+
+    def per_packet_since(self, start: Counts) -> Counts:
+        """Return the events per forwarded packet that a shorter run did not have."""
+        packets = self.packets - start.packets
+        return Counts(
+            (self.instructions - start.instructions) / packets,
+            (self.branch_misses - start.branch_misses) / packets,
+            (self.l1_misses - start.l1_misses) / packets,
+            packets,
+        )
+
+
+def counts_of_run(simulate: Path, case: Case, duration_s: float) -> Counts:
+    """Run a case under callgrind and return its counts."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "case.toml"
+        file, out = Path(folder) / "case.toml", Path(folder) / "callgrind.out"
         file.write_text(case.scenario(duration_s))
-        done = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", simulate, file],
+        command = ["valgrind", "--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes"]
+        result = subprocess.run(
+            [*command, f"--callgrind-out-file={out}", simulate, file],
             capture_output=True,
             text=True,
-            check=True,
         )
-    instructions = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
-    packets = re.search(r"forwarded_packets\s+(\d+)", done.stdout)
-    assert instructions and packets, done.stdout + done.stderr
-    return int(instructions[1]), int(packets[1])
-
-
-def per_packet(simulate: Path, case: Case, duration_s: float) -> float:
-    """Instructions per packet, without the start's."""
-    (half, half_pkts), (whole, pkts) = (
-        counted(simulate, case, t) for t in (duration_s / 2, duration_s)
+        if result.returncode:
+            raise SystemExit(f"{case.name}:\n{result.stdout}{result.stderr}")
+        text = out.read_text()
+    events, totals = (re.search(rf"^{key}: (.*)$", text, re.M) for key in ("events", "totals"))
+    packets = re.search(r"forwarded_packets\s+(\d+)", result.stdout)
+    assert events and totals and packets, result.stdout + result.stderr
+    count = dict(zip(events[1].split(), map(int, totals[1].split()), strict=False))
+    return Counts(
+        count["Ir"],
+        count["Bcm"] + count["Bim"],
+        count["D1mr"] + count["D1mw"],
+        int(packets[1]),
     )
-    return (whole - half) / (pkts - half_pkts)
+
+
+def measure(simulate: Path, case: Case) -> Counts:
+    """Return a case's events per forwarded packet."""
+    start, whole = (counts_of_run(simulate, case, t) for t in case.durations_s)
+    return whole.per_packet_since(start)
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="simulated time")
-    parser.add_argument("--before", type=Path, help="the example of another version")
-    parser.add_argument("--only", help="cases whose names begin so")
+    parser.add_argument("--before", type=Path, help="the example as another version built it")
+    parser.add_argument("--only", help="regular expression for the names of the cases to run")
     args = parser.parse_args()
-    cases = list(dict.fromkeys(case for it in BOUNDS for case in (it.beside, it.case)))
-    if args.only:
-        cases = [case for case in cases if case.name.startswith(args.only)]
-    cost, before = {}, {}
-    print(f"{'':22} {'instructions':>12} {'before':>8} {'ratio':>6}")
+    cases = list(dict.fromkeys(case for bound in BOUNDS for case in (bound.base, bound.case)))
+    cases = [case for case in cases if re.search(args.only or "", case.name)]
+    cost: dict[Case, Counts] = {}
+    holds = True
+    heading = f"{'instructions':>12} {'branch misses':>13} {'L1 misses':>9}"
+    print(f"{'':22} {heading}" + (f" {'before':>8} {'ratio':>6}" if args.before else ""))
     for case in cases:
-        cost[case] = per_packet(SIMULATE, case, args.seconds)
-        told = ""
+        counts = cost[case] = measure(SIMULATE, case)
+        row = f"{counts.instructions:12.0f} {counts.branch_misses:13.1f} {counts.l1_misses:9.1f}"
         if args.before:
-            before[case] = per_packet(args.before, case, args.seconds)
-            told = f"{before[case]:8.0f} {cost[case] / before[case]:6.2f}"
-        print(f"{case.name:22} {cost[case]:12.0f} {told}", flush=True)
-    print(f"\n{'':22} {'beside':20} {'ratio':>6} {'bound':>6}")
-    holds = all(cost[case] <= (1 + NOISE) * before[case] for case in before)
-    for it in (it for it in BOUNDS if it.case in cost and it.beside in cost):
-        ratio = cost[it.case] / cost[it.beside]
-        holds &= ratio <= it.ratio
-        print(f"{it.case.name:22} {it.beside.name:20} {ratio:6.2f} {it.ratio:6g}")
+            before = measure(args.before, case).instructions
+            holds &= counts.instructions <= (1 + NOISE) * before
+            row += f" {before:8.0f} {counts.instructions / before:6.3f}"
+        print(f"{case.name:22} {row}", flush=True)
+    print(f"\n{'':22} {'compared with':20} {'ratio':>6} {'bound':>6}")
+    for bound in BOUNDS:
+        if bound.case in cost and bound.base in cost:
+            ratio = cost[bound.case].instructions / cost[bound.base].instructions
+            holds &= ratio <= bound.ratio
+            print(f"{bound.case.name:22} {bound.base.name:20} {ratio:6.2f} {bound.ratio:6g}")
     return 0 if holds else 1
 
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use forebay_sim::calendar::Calendar;
-use forebay_sim::events::{EventQueue, LineCounts, Ties};
+use forebay_sim::events::{EventQueue, LineCounts};
 use forebay_units::{Rng, Span, Time};
 
 /// As large as a packet on its way.
@@ -68,7 +68,7 @@ fn on_lines(count: usize, in_flight: u64, spacing: Span) -> f64 {
         prompt: count,
         ..LineCounts::default()
     };
-    let mut events = EventQueue::new(spacing, HORIZON, lines, Ties::PushedFirst, true);
+    let mut events = EventQueue::new(spacing, HORIZON, lines, true);
     let mut len = 0;
     let mut turn = 0;
     hold(in_flight, |time, event: Event| {

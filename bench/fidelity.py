@@ -1,10 +1,10 @@
-"""Forebay beside real ns-2: every reference case, run here, in one table.
+r"""Compare the simulator with real ns-2: every reference case in one table.
 
-    python bench/fidelity.py --reference ../shared/reference/ns2.json bench/ns2.json \\
+    python bench/fidelity.py --reference ../shared/reference/ns2.json bench/ns2.json \
         --out docs/evidence/fidelity.md
 
-The tolerance of each figure is the wider of a stated share and three times the spread of the
-seeds. Exit status 1 if a case is outside.
+The tolerance of each figure is the wider of a stated share and three times the spread of the seeds.
+The exit status is 1 if a case is outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forebay.comparison.compare import Agreement, Tolerance
 
 SEEDS = 10
 
-#: What each figure may differ by.
+#: The tolerance of each figure.
 TOLERANCES = (
     Tolerance("queue_mean_pkts", "mean queue (packets)", share=0.03, spreads=3),
     Tolerance("queue_std_pkts", "deviation (packets)", share=0.15, spreads=3),
@@ -31,19 +31,21 @@ TOLERANCES = (
     Tolerance("mark_rate", "mark rate (%)", share=0.05, spreads=3, digits=3, scale=100),
     Tolerance("utilisation", "utilisation (%)", absolute=0.003, spreads=3, digits=2, scale=100),
 )
-#: What ns-2's runs call the metrics that have another name there.
+#: The names of metrics in ns-2's runs, where they differ.
 THEIRS = {"queue_mean_pkts": "mean", "queue_std_pkts": "std", "utilisation": "util"}
 
 
 def compare(case: dict[str, Any], window: dict[str, Any], seeds: int) -> list[Agreement]:
-    """Run a case here and hold its figures against ns-2's."""
+    """Simulate a case, and compare its figures with those of ns-2."""
     ran = metrics(ns2.scenario(case["params"], (window["t0"], window["t1"])), seeds)
     return [
-        Agreement(it, it.values(ran), window[THEIRS.get(it.metric, it.metric)]) for it in TOLERANCES
+        Agreement(rule, rule.values(ran), window[THEIRS.get(rule.metric, rule.metric)])
+        for rule in TOLERANCES
     ]
 
 
 def page(rows: Sequence[Row], seeds: int) -> str:
+    """Return the page in Markdown."""
     return f"""# Forebay and ns-2
 
 This page compares every reference case of the papers in Forebay and in ns-2, number by number.
@@ -70,6 +72,7 @@ The tolerance is the wider of 3 % (mean queue), 15 % (deviation), 5 % (drop and 
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--reference", type=Path, nargs="+", required=True, help="cases as in ns2.json"

@@ -1,11 +1,11 @@
-"""Forebay beside the real Linux kernel: every reference case that has what it needs, in one table.
+r"""Compare the simulator with the real Linux kernel: every reference case that it can express.
 
-    python bench/fidelity_linux.py --reference ../shared/reference/linux.json bench/linux.json \\
+    python bench/fidelity_linux.py --reference ../shared/reference/linux.json bench/linux.json \
         --out docs/evidence/fidelity-linux.md
 
-`linux.json` beside this file has cases that the reference does not have, made with its harness:
+`linux.json` next to this file has further cases, which were made with the reference's harness:
 `linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is
-virtual. Exit status 1 if a figure is outside its tolerance.
+virtual. The exit status is 1 if a figure is outside its tolerance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forebay.comparison.compare import Agreement, Tolerance
 
 SEEDS = 10
 
-#: What the figures may differ by, in words.
+#: The tolerances in words.
 LIMITS = (
     "10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or three times "
     "the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's index"
@@ -39,17 +39,19 @@ TOLERANCES = (
     Tolerance("utilisation", "utilisation (%)", absolute=0.005, digits=2, scale=100),
     Tolerance("jain", "Jain index", absolute=0.03, digits=3),
 )
-#: What the kernel's runs call the metrics that have another name there.
+#: The names of metrics in the kernel's runs, where they differ.
 THEIRS = {"delay_mean_s": "delay_ms.mean", "delay_p95_s": "delay_ms.p95", "utilisation": "util"}
 
 
 def theirs(case: Mapping[str, Any], metric: str) -> list[float]:
-    """Return a metric of each of the kernel's runs; delays in s, without the packet's own
-    transmission."""
+    """Return a metric of each of the kernel's runs.
+
+    Delays are in seconds, without the packet's own transmission.
+    """
     name, _, part = THEIRS.get(metric, metric).partition(".")
     good = [run for run in case["runs"] if "error" not in run]
     if name == "util" and case["case"].get("gso"):
-        # Its taps count a segment's headers once, the qdisc those of each of its packets.
+        # The taps count the headers of a segment once, the qdisc those of each of its packets.
         most_bits = case["case"]["rate_mbit"] * 1e6 * (case["window"][1] - case["window"][0])
         return [run["qdisc"]["sent_bytes"] * 8 / most_bits for run in good]
     runs = [run[name][part] if part else run[name] for run in good]
@@ -59,33 +61,36 @@ def theirs(case: Mapping[str, Any], metric: str) -> list[float]:
 
 
 def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> list[Agreement]:
-    """Run a case here and hold its figures against the kernel's.
+    """Simulate a case, and compare its figures with those of the kernel.
 
-    Raises:
-        linux.MissingError: the case needs what Forebay does not have.
+    Raises
+    ------
+    linux.MissingError
+        If the case needs something that Forebay does not have.
     """
     start, end = case["window"]
     ran = run(linux.scenario(case["case"], (start, end), engine), seeds, engine)
     ours = figures(case, ran)
-    return [Agreement(it, ours[it.metric], theirs(case, it.metric)) for it in TOLERANCES]
+    return [Agreement(rule, ours[rule.metric], theirs(case, rule.metric)) for rule in TOLERANCES]
 
 
 def figures(case: Mapping[str, Any], ran: Result) -> dict[str, list[float]]:
-    """Return each metric of ours, for each seed of a case that was run."""
-    ours = {it.metric: it.values(ran.metrics) for it in TOLERANCES}
+    """Return each metric for each seed of a simulated case."""
+    ours = {rule.metric: rule.values(ran.metrics) for rule in TOLERANCES}
     tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
     ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
     return ours
 
 
 def jain(flows: polars.DataFrame) -> list[float]:
-    """Jain's index of each seed's flows: the kernel's is that of TCP alone."""
+    """Return Jain's index of each seed's flows; that of the kernel covers only TCP."""
     goodput = polars.col("goodput_bps")
     index = goodput.sum() ** 2 / (goodput.count() * (goodput**2).sum())
     return flows.group_by("seed", maintain_order=True).agg(index)["goodput_bps"].to_list()
 
 
 def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int, more: int) -> str:
+    """Return the page in Markdown."""
     lacking: dict[str, list[str]] = {}
     for name, why in missing.items():
         lacking.setdefault(why, []).append(name)
@@ -133,6 +138,7 @@ A cell shows *Linux → Forebay*; bold is outside the tolerance: {LIMITS}.
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reference", type=Path, nargs="+", required=True, help="linux.json")
     parser.add_argument("--out", type=Path, help="page to write")

@@ -1,12 +1,12 @@
-"""Speed beside real ns-2, in one run: bottleneck packets per second of user CPU.
+"""Compare the speed with real ns-2 in one run: bottleneck packets per second of user CPU.
 
     python bench/speed.py --reference ../shared/reference
 
-Case A of the reference: 45 Mbit/s, 100 ms, 500-byte packets, RED, an access link and a round
-trip for each flow, 100 s. Ours is the whole process (`forebay run --json`, Python's start
-included) and the engine alone; ns-2's set-up, which grows with the square of its nodes, is
-measured by a run of no length and taken out. Machines are shared and noisy: the best of a few
-runs is shown, and the ratio counts.
+The case is A of the reference: 45 Mbit/s, 100 ms, 500-byte packets, RED, an access link and a round
+trip for each flow, 100 s. Forebay is measured as a whole process (`forebay run --json`, with the
+start of Python) and as the engine alone. The set-up of ns-2, which grows with the square of its
+nodes, is measured by a run of no length and excluded. Machines are shared and noisy: the best of a
+few runs is shown, and the ratio counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from pathlib import Path
 import ns2
 
 CASE_A = {"aqm": "RED", "gentle": 1, "min": 15, "max": 785, "maxp": 0.01, "wq": 0.002}
-#: Length of the runs over flows, in packets at the link's rate.
+#: Length of the runs of `over_flows`, in packets at the link's rate.
 PACKETS = 5e6
 
 
 def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float]:
-    """Runs a case with the command line; packets, user CPU of process and engine, memory."""
+    """Run a case with the command line.
+
+    Returns
+    -------
+    dict[str, float]
+        Packets, drop rate, user CPU of the process and of the engine, and memory.
+    """
     text = ns2.scenario({**params, "T": duration_s}, (duration_s / 2, duration_s))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
@@ -53,6 +59,7 @@ def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float
 
 
 def beside_ns2(script: Path, repeats: int) -> None:
+    """Print the comparison with ns-2."""
     print("million packets per second of user CPU")
     print(f"{'flows':>6} {'Forebay':>10} {'engine':>10} {'ns-2':>10} {'ratio':>7}")
     for flows in (100, 2000):
@@ -71,7 +78,7 @@ def beside_ns2(script: Path, repeats: int) -> None:
 
 
 def over_flows(rate_bps: float, repeats: int) -> None:
-    """Cost per packet, and memory per flow, at one total rate."""
+    """Print the cost per packet and the memory per flow at one total rate."""
     print(f"\n{rate_bps / 1e9:g} Gbit/s in all, ns of user CPU, bytes of memory")
     print(f"{'flows':>6} {'per forwarded':>14} {'per arrival':>12} {'bytes per flow':>15}")
     base_kb = 0.0
@@ -80,7 +87,7 @@ def over_flows(rate_bps: float, repeats: int) -> None:
         duration_s = round(PACKETS * 4000 / rate_bps, 3)
         runs = [forebay_run(params, duration_s) for _ in range(repeats)]
         run = min(runs, key=lambda r: r["engine_s"])
-        # Memory of the smallest run is the program's own.
+        # The memory of the smallest run is that of the program itself.
         base_kb = base_kb or run["peak_kb"]
         per_flow = (run["peak_kb"] - base_kb) * 1024 / flows
         per_packet_ns = run["engine_s"] / run["packets"] * 1e9
@@ -89,6 +96,7 @@ def over_flows(rate_bps: float, repeats: int) -> None:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reference", type=Path, required=True, help="folder of the Tcl script")
     parser.add_argument("--repeats", type=int, default=3)

@@ -28,7 +28,7 @@ def main() -> int:
     overrides = [f"sweep.points={arguments.points}"] if arguments.points else []
     try:
         store = choice.at(choice.named(arguments.store) or choice.DEFAULT)
-        points = Points(SCENARIO, overrides=overrides, kept=Designs(store))
+        points = Points(SCENARIO, overrides=overrides, designs=Designs(store))
         written = page.write(points, store, arguments.folder, _command(arguments.points))
     except (ScenarioError, ValueError) as error:
         print(error, file=sys.stderr)

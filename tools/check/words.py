@@ -258,7 +258,11 @@ def check() -> Iterator[str]:
 
 def main() -> None:
     """Print counts or findings, or lower the thresholds."""
-    parser = argparse.ArgumentParser(prog="python -m tools.check.words", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.check.words",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--list", choices=MEASURES, metavar="NAME", help=", ".join(MEASURES))
     parser.add_argument("--lower", action="store_true", help="lower thresholds to the counts")
     options = parser.parse_args()

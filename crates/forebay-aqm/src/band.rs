@@ -1,9 +1,10 @@
 //! A FIFO under one law: the building block of every discipline.
 
-use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, Rng, SetPoint, Span, Time};
+use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, SetPoint, Span, Time};
 
 use crate::discipline::{Departure, DropReason, LawFactory, Packet, Sink};
-use crate::law::{Ecn, Law, OtherQueues, PacketMeta, QueueView, Signal, Verdict};
+use crate::law::{Ecn, OtherQueues, PacketMeta, QueueView, Signal, Verdict};
+use crate::law_driver::LawDriver;
 
 /// A FIFO under one law. The discipline that owns it decides whether an arrival fits into the buffer
 /// and when a packet may leave.
@@ -14,11 +15,7 @@ pub struct Band<P> {
     buffer: Buffer,
     /// True if a signal may be a CE mark.
     ecn: bool,
-    law: Box<dyn Law>,
-    /// The law's answers to [`Law::watches_arrivals`] and [`Law::watches_departures`].
-    watches_arrivals: bool,
-    watches_departures: bool,
-    rng: Rng,
+    law: LawDriver,
 }
 
 impl<P: Packet> Band<P> {
@@ -36,10 +33,7 @@ impl<P: Packet> Band<P> {
             },
             buffer: site.buffer,
             ecn: site.ecn,
-            watches_arrivals: law.watches_arrivals(),
-            watches_departures: law.watches_departures(),
-            law,
-            rng,
+            law: LawDriver::new(law, rng),
         })
     }
 
@@ -61,7 +55,7 @@ impl<P: Packet> Band<P> {
         }
     }
 
-    /// Returns true if a full buffer drops the arrival: see [`Law::drops_arrival_when_full`].
+    /// Returns true if a full buffer drops the arrival: see [`Law::drops_arrival_when_full`](crate::Law::drops_arrival_when_full).
     pub fn drops_arrival_when_full(&self) -> bool {
         self.law.drops_arrival_when_full()
     }
@@ -113,12 +107,12 @@ impl<P: Packet> Band<P> {
         }
         let bytes = packet.bytes();
         let mut is_queued = true;
-        if self.watches_arrivals {
+        if self.law.watches_arrivals() {
             let meta = self.meta(&packet, Span::ZERO);
             // The packet joins the queue before it is judged, because most packets pass. The law
             // sees only the view, which does not count the packet yet.
             self.queue.push((packet, now));
-            let verdict = (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+            let verdict = self.law.arrive(now, &self.view, &meta, true);
             if verdict != Verdict::Pass {
                 is_queued = self.signal_newest(verdict, meta.signal, now, class, sink);
             }
@@ -139,11 +133,8 @@ impl<P: Packet> Band<P> {
     /// Drops an arrival that finds the buffer full.
     #[inline(never)]
     fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
-        if self.watches_arrivals {
-            let meta = self.meta(&packet, Span::ZERO);
-            (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
-        }
-        self.law.on_overflow(now, &self.view);
+        let meta = self.meta(&packet, Span::ZERO);
+        self.law.arrive(now, &self.view, &meta, false);
         sink.dropped(now, packet, DropReason::Overflow, class);
         self.stay_idle(now);
     }
@@ -181,10 +172,10 @@ impl<P: Packet> Band<P> {
             self.view.packets -= 1;
             self.view.bytes -= u64::from(packet.bytes());
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
-            let packet = match self.watches_departures {
+            let packet = match self.law.watches_departures() {
                 true => {
                     let meta = self.meta(&packet, sojourn);
-                    let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
+                    let verdict = self.law.depart(now, &self.view, &meta);
                     Self::act(verdict, meta.signal, now, packet, class, sink)
                 }
                 false => Some(packet),

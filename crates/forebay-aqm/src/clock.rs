@@ -296,10 +296,7 @@ mod tests {
             for law in LAWS {
                 let make = move |site: &forebay_units::Site, seed| law.build(&[], site, seed);
                 let laws = LawFactory::new(Arc::new(make), 1, "law");
-                let choice = QueueChoice {
-                    spec: queue,
-                    params: Vec::new(),
-                };
+                let choice = QueueChoice::with_defaults(queue);
                 let mut built = choice.build(&roomy, laws).unwrap();
                 let mut drops = testing::Drops::default();
                 let mut run = |now: Time| {

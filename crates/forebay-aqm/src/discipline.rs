@@ -5,9 +5,7 @@ use std::sync::Arc;
 pub use forebay_units::{Buffer, QueueSite};
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{
-    ParamError, ParamSpec, ParamValues, Params, Rate, Rng, SetPoint, Site, Span, Time, Value,
-};
+use forebay_units::{ParamError, ParamSpec, Params, Rate, Rng, SetPoint, Site, Span, Time};
 
 use crate::law::{Ecn, Law};
 
@@ -261,9 +259,6 @@ pub trait DisciplineParams: Params + 'static {
     }
 }
 
-/// Every parameter with its value, or the parameter that is wrong.
-type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
-
 /// A discipline's entry in the registry.
 #[derive(Clone, Copy)]
 pub struct DisciplineSpec {
@@ -275,10 +270,6 @@ pub struct DisciplineSpec {
     pub source: &'static str,
     /// Its declared parameters.
     pub params: &'static [ParamSpec],
-    resolve: fn(&ParamValues) -> Resolved,
-    per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
-    own_limit: fn(&ParamValues) -> Result<Option<u32>, ParamError>,
-    tc: fn(&ParamValues, &mut Tc, &TcSite) -> Result<(), ParamError>,
 }
 
 impl DisciplineSpec {
@@ -289,48 +280,7 @@ impl DisciplineSpec {
             title: D::TITLE,
             source: D::SOURCE,
             params: D::SPECS,
-            resolve: |values| {
-                let params = D::read(values)?;
-                let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
-                Ok(D::SPECS.iter().filter_map(value).collect())
-            },
-            per_flow: |values| Ok(D::read(values)?.per_flow()),
-            own_limit: |values| Ok(D::read(values)?.own_limit()),
-            tc: |values, tc, site| D::read(values)?.tc(tc, site),
         }
-    }
-
-    /// Returns the value of every parameter: those in `values`, and defaults for the rest.
-    ///
-    /// # Errors
-    /// If a parameter is unknown or out of range.
-    pub fn resolve(&self, values: &ParamValues) -> Resolved {
-        (self.resolve)(values)
-    }
-
-    /// Returns true if, with these parameters, every flow has a queue and a law of its own.
-    ///
-    /// # Errors
-    /// If a parameter is unknown or out of range.
-    pub fn per_flow(&self, values: &ParamValues) -> Result<bool, ParamError> {
-        (self.per_flow)(values)
-    }
-
-    /// Returns `site` with the buffer limit that these parameters set, if they set one.
-    ///
-    /// # Errors
-    /// If a parameter is unknown or out of range.
-    pub fn site(&self, values: &ParamValues, site: &QueueSite) -> Result<QueueSite, ParamError> {
-        let buffer = (self.own_limit)(values)?.map_or(site.buffer, Buffer::Packets);
-        Ok(QueueSite { buffer, ..*site })
-    }
-
-    /// Adds the discipline's arguments to the tc(8) line of a law that is a Linux qdisc in it.
-    ///
-    /// # Errors
-    /// If a parameter is unknown or out of range, or if the qdisc does not have it.
-    pub fn tc(&self, values: &ParamValues, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
-        (self.tc)(values, tc, site)
     }
 }
 

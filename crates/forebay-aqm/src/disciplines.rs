@@ -2,7 +2,8 @@
 //!
 //! A new discipline needs a file in `disciplines/`, a `mod` line, and a line in the list below.
 
-use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite};
+use forebay_linux_tc::{Tc, TcSite};
+use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite, Value};
 
 use crate::discipline::{Discipline, DisciplineParams, DisciplineSpec, LawFactory, Packet};
 use crate::law_spec::LawSpec;
@@ -19,19 +20,64 @@ macro_rules! disciplines {
         pub const DISCIPLINES: &[DisciplineSpec] =
             &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
 
-        /// Builds a queue of a registered kind, whose methods are called dynamically.
-        pub(crate) fn build<P: Packet + Send + 'static>(
-            kind: &str,
-            values: &ParamValues,
-            site: &QueueSite,
-            laws: LawFactory,
-        ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-            $(
-                if kind == <$module::$params as DisciplineParams>::KIND {
-                    return $module::$params::read(values)?.build(site, laws);
+        /// The parameters of a registered discipline, checked and complete.
+        #[derive(Clone)]
+        pub(crate) enum QueueParams {
+            $( $params($module::$params), )*
+        }
+
+        impl QueueParams {
+            /// Reads the parameters of `spec` from `values`; the others have their defaults.
+            pub fn read(
+                spec: &DisciplineSpec,
+                values: &ParamValues,
+            ) -> Result<QueueParams, ParamError> {
+                $(
+                    if spec.kind == <$module::$params as DisciplineParams>::KIND {
+                        return $module::$params::read(values).map(QueueParams::$params);
+                    }
+                )*
+                unreachable!("every specification is registered")
+            }
+
+            /// Returns the value of every parameter.
+            pub fn values(&self) -> Vec<(&'static str, Value)> {
+                match self {
+                    $( QueueParams::$params(params) => values_of(params), )*
                 }
-            )*
-            unreachable!("a queue choice names a registered kind")
+            }
+
+            /// Returns [`DisciplineParams::per_flow`].
+            pub fn per_flow(&self) -> bool {
+                match self {
+                    $( QueueParams::$params(params) => params.per_flow(), )*
+                }
+            }
+
+            /// Returns [`DisciplineParams::own_limit`].
+            pub fn own_limit(&self) -> Option<u32> {
+                match self {
+                    $( QueueParams::$params(params) => params.own_limit(), )*
+                }
+            }
+
+            /// Calls [`DisciplineParams::tc`].
+            pub fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.tc(tc, site), )*
+                }
+            }
+
+            /// Builds the queue, whose methods are called dynamically.
+            pub fn build<P: Packet + Send + 'static>(
+                &self,
+                site: &QueueSite,
+                laws: LawFactory,
+            ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.build(site, laws), )*
+                }
+            }
         }
     };
 }
@@ -42,6 +88,12 @@ disciplines! {
     fq: FqParams;
     dualpi2: DualPi2Params;
     cake: CakeParams;
+}
+
+/// Returns the value of every parameter of `params`.
+fn values_of<D: Params>(params: &D) -> Vec<(&'static str, Value)> {
+    let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
+    D::SPECS.iter().filter_map(value).collect()
 }
 
 /// Returns the discipline named `kind`.

@@ -76,6 +76,7 @@ pub mod disciplines;
 mod estimator;
 mod held_packet;
 mod law;
+mod law_driver;
 mod law_spec;
 pub mod laws;
 mod periodic;
@@ -100,6 +101,7 @@ pub use law::{
     Ecn, FluidLaw, FluidStep, Law, OtherQueues, PacketMeta, QueueView, Signal, TrafficClass,
     Verdict,
 };
+pub use law_driver::LawDriver;
 pub use law_spec::{LawSpec, ReadLaw};
 pub use queue::Queue;
 pub use queue_choice::{Aqm, QueueChoice};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{ParamError, Params, QueueSite, Value};
+use forebay_units::{Buffer, ParamError, QueueSite, Value};
 
 use crate::configured_law::ConfiguredLaw;
 use crate::discipline::{DisciplineSpec, LawFactory, MakeLaw, Packet};
-use crate::disciplines::{self, fifo, DISCIPLINES};
+use crate::disciplines::{self, QueueParams, DISCIPLINES};
 use crate::law::Ecn;
 use crate::law_spec::LawSpec;
 use crate::queue::Queue;
@@ -17,39 +17,37 @@ use crate::queue::Queue;
 pub struct QueueChoice {
     /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
-    /// Values of parameters. A parameter without one has its default.
-    pub params: Vec<(String, Value)>,
+    /// The parameters that were set; the others have their defaults.
+    given: Vec<(String, Value)>,
+    params: QueueParams,
 }
 
 impl Default for QueueChoice {
     fn default() -> QueueChoice {
-        QueueChoice {
-            spec: &DISCIPLINES[0],
-            params: Vec::new(),
-        }
+        QueueChoice::with_defaults(&DISCIPLINES[0])
     }
 }
 
 impl PartialEq for QueueChoice {
     fn eq(&self, other: &QueueChoice) -> bool {
-        self.spec.kind == other.spec.kind && self.params == other.params
+        self.spec.kind == other.spec.kind && self.given == other.given
     }
 }
 
 impl std::fmt::Debug for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{} {:?}", self.spec.kind, self.params)
+        write!(f, "{} {:?}", self.spec.kind, self.given)
     }
 }
 
 /// Formats the choice as a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
 impl std::fmt::Display for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        if self.params.is_empty() {
+        if self.given.is_empty() {
             return f.write_str(self.spec.kind);
         }
         let mut fields = vec![("kind".to_owned(), Value::Text(self.spec.kind.into()))];
-        fields.extend(self.params.iter().cloned());
+        fields.extend(self.given.iter().cloned());
         Value::Table(fields).fmt(f)
     }
 }
@@ -126,12 +124,39 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
+    /// Returns the discipline `spec` with the parameters `given`; the others have their defaults.
+    ///
+    /// # Errors
+    /// If a parameter is unknown or out of range.
+    pub fn new(
+        spec: &'static DisciplineSpec,
+        given: Vec<(String, Value)>,
+    ) -> Result<QueueChoice, ParamError> {
+        Ok(QueueChoice {
+            spec,
+            params: QueueParams::read(spec, &given)?,
+            given,
+        })
+    }
+
+    /// Returns the discipline `spec` with every parameter at its default.
+    pub fn with_defaults(spec: &'static DisciplineSpec) -> QueueChoice {
+        QueueChoice::new(spec, Vec::new()).expect("every parameter of a queue has a default")
+    }
+
     /// Returns the discipline that holds `law` by default.
     pub fn of_law(law: &LawSpec) -> QueueChoice {
-        QueueChoice {
-            spec: disciplines::of_law(law),
-            params: Vec::new(),
-        }
+        QueueChoice::with_defaults(disciplines::of_law(law))
+    }
+
+    /// Returns the parameters that were set.
+    pub fn given(&self) -> &[(String, Value)] {
+        &self.given
+    }
+
+    /// Returns the value of every parameter.
+    pub fn values(&self) -> Vec<(&'static str, Value)> {
+        self.params.values()
     }
 
     /// Returns true if the discipline is a FIFO, the default of most laws.
@@ -139,50 +164,49 @@ impl QueueChoice {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
-    /// Returns true if every flow has a queue and a law of its own. False if the parameters are
-    /// invalid.
+    /// Returns true if every flow has a queue and a law of its own.
     pub fn is_per_flow(&self) -> bool {
-        self.spec
-            .per_flow(&self.params)
-            .is_ok_and(|per_flow| per_flow)
+        self.params.per_flow()
+    }
+
+    /// Returns `site` with the buffer limit that the parameters set, if they set one.
+    fn site(&self, site: &QueueSite) -> QueueSite {
+        let limit = self.params.own_limit();
+        let buffer = limit.map_or(site.buffer, Buffer::Packets);
+        QueueSite { buffer, ..*site }
     }
 
     /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
     ///
     /// # Errors
-    /// If a parameter of the discipline is unknown or out of range, or if the qdisc does not have a
-    /// parameter.
+    /// If the qdisc does not have a parameter.
     pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let Some(law) = law.linux() else {
             return Ok(None);
         };
         let site = &TcSite {
-            queue: self.spec.site(&self.params, &site.queue)?,
+            queue: self.site(&site.queue),
             ..*site
         };
         let Some(mut tc) = law.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
-        self.spec.tc(&self.params, &mut tc, site)?;
+        self.params.tc(&mut tc, site)?;
         Ok(Some(tc))
     }
 
     /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// If a parameter of the discipline is unknown or out of range, or a parameter of a law is
-    /// inconsistent with the others or with the queue.
+    /// If a parameter of a law is inconsistent with the others or with the queue.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Queue<P>, ParamError> {
-        if self.is_default() {
-            return fifo::FifoParams::read(&self.params)?
-                .fifo(site, laws)
-                .map(Queue::Fifo);
+        match &self.params {
+            QueueParams::FifoParams(params) => params.fifo(site, laws).map(Queue::Fifo),
+            params => params.build(&self.site(site), laws).map(Queue::Other),
         }
-        let site = &self.spec.site(&self.params, site)?;
-        disciplines::build(self.spec.kind, &self.params, site, laws).map(Queue::Other)
     }
 }

@@ -27,10 +27,7 @@ fn aqm(queue: &'static DisciplineSpec, law: &'static LawSpec) -> Aqm {
     // The law is built for a long queue, in which its default set-point fits.
     let roomy = site(Buffer::Packets(500)).law_site();
     Aqm {
-        queue: QueueChoice {
-            spec: queue,
-            params: Vec::new(),
-        },
+        queue: QueueChoice::with_defaults(queue),
         law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
     }
 }
@@ -392,13 +389,11 @@ fn overtakes(queue: &QueueChoice) -> bool {
 #[test]
 fn with_a_queue_per_flow_a_short_flow_overtakes_a_long_one() {
     for spec in DISCIPLINES {
-        let params = Vec::new();
-        let queue = QueueChoice { spec, params };
+        let queue = QueueChoice::with_defaults(spec);
         assert_eq!(queue.is_per_flow(), overtakes(&queue), "{}", spec.kind);
     }
-    let with = |kind: &str, key: &str, value: Value| QueueChoice {
-        spec: find(kind).unwrap(),
-        params: vec![(key.to_owned(), value)],
+    let with = |kind: &str, key: &str, value: Value| {
+        QueueChoice::new(find(kind).unwrap(), vec![(key.to_owned(), value)]).unwrap()
     };
     for queue in [
         with("fq", "queues", Value::Integer(1)),
@@ -418,13 +413,14 @@ fn parameters_are_described_and_round_trip() {
             spec.kind
         );
         assert_eq!(find(spec.kind).unwrap().title, spec.title);
-        let defaults = spec.resolve(&[]).unwrap();
+        let defaults = QueueChoice::with_defaults(spec).values();
         assert_eq!(defaults.len(), spec.params.len());
         let params: Vec<(String, Value)> = defaults
             .iter()
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
-        assert_eq!(spec.resolve(&params).unwrap(), defaults, "{}", spec.kind);
+        let again = QueueChoice::new(spec, params).unwrap();
+        assert_eq!(again.values(), defaults, "{}", spec.kind);
         common::assert_described(spec.kind, spec.params);
     }
     assert!(find("fif").is_err_and(|kinds| kinds.contains("did you mean")));

@@ -32,13 +32,12 @@ fn words(law: &str, params: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
-    let mut queue = QueueChoice::of_law(spec);
+    let queue = QueueChoice::of_law(spec);
     let keys = queue.spec.params;
     let (queue_params, law_params) = params
         .into_iter()
         .partition(|(name, _)| keys.iter().any(|key| key.name == name));
-    queue.params = queue_params;
-    queue.tc(&*spec.read(&law_params)?, site)
+    QueueChoice::new(queue.spec, queue_params)?.tc(&*spec.read(&law_params)?, site)
 }
 
 /// Returns the tc line of a law as text.
@@ -115,10 +114,7 @@ fn a_law_without_a_qdisc_has_no_tc_line() {
     );
     assert_eq!(without.count() + with.len(), kinds.len());
     // Linux has no qdisc for CoDel in priority bands.
-    let priority = QueueChoice {
-        spec: disciplines::find("priority").unwrap(),
-        params: Vec::new(),
-    };
+    let priority = QueueChoice::with_defaults(disciplines::find("priority").unwrap());
     let codel = find("codel").unwrap().read(&[]).unwrap();
     assert_eq!(priority.tc(&*codel, &site()), Ok(None));
 }

@@ -9,7 +9,7 @@ mod scalable;
 
 pub use reno::SPREAD;
 
-/// How exactly the windows of a class are described.
+/// The detail in which the windows of a class are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// As published: every flow has the mean window, and grows with any number of ACKs.
@@ -46,7 +46,7 @@ impl Windows {
     }
 }
 
-/// How a window grows and falls.
+/// The rule by which a window grows and is reduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WindowControl {
     /// A packet per round trip, and half for a signal (RFC 5681).
@@ -60,7 +60,7 @@ pub enum WindowControl {
     Prague,
 }
 
-/// How the packets in flight get fewer when the window does.
+/// The way in which the packets in flight follow a reduction of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Nothing is sent until as many ACKs have come.
@@ -82,7 +82,7 @@ impl Sender {
         reduction: Reduction::Pause,
     };
 
-    /// By the names that scenarios have.
+    /// Returns the sender that a scenario names so.
     ///
     /// # Errors
     /// The names that are allowed.

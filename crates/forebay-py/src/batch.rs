@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use forebay_batch::{Batch, Key, Outcome};
 use forebay_trace::{
-    ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace, TrafficMetrics, TrafficTrace,
+    ClassMetrics, ClassTrace, GoodputOf, LinkTrace, LinkView, Metrics, QueuedTraffic, RunTrace,
+    Samples, TrafficMetrics,
 };
 use forebay_units::Span;
 use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -159,7 +161,8 @@ record! {
     }
 }
 
-/// One finished run, and what was observed at its bottleneck.
+/// One finished run: the observations at its links, and as attributes of its own those at the link
+/// under test.
 #[pyclass(frozen, extends = Observed, get_all, module = "forebay._native")]
 pub struct Run {
     /// Index into the plan's points.
@@ -167,29 +170,33 @@ pub struct Run {
     /// Index into the plan's laws.
     law: usize,
     seed: u64,
-    /// The other links, in the order of the scenario.
-    others: Vec<Py<Observed>>,
+    /// The observations at every link, in the order of the scenario; the link under test is first.
+    links: Vec<Py<Observed>>,
 }
 
 #[pymethods]
 impl Run {
-    /// A run of which `observed` is known at the bottleneck, such as one that a store has kept.
+    /// A run with the observations at its links, such as one that a store has kept. The link under
+    /// test is first.
     #[new]
-    #[pyo3(signature = (point, law, seed, observed, others = Vec::new()))]
     fn new(
+        py: Python,
         point: usize,
         law: usize,
         seed: u64,
-        observed: &Bound<Observed>,
-        others: Vec<Py<Observed>>,
-    ) -> PyClassInitializer<Run> {
+        links: Vec<Py<Observed>>,
+    ) -> PyResult<PyClassInitializer<Run>> {
+        let tested = links
+            .first()
+            .ok_or_else(|| PyValueError::new_err("a run has a link"))?;
+        let tested = tested.get().copy(py);
         let run = Run {
             point,
             law,
             seed,
-            others,
+            links,
         };
-        PyClassInitializer::from(observed.get().copy(observed.py())).add_subclass(run)
+        Ok(PyClassInitializer::from(tested).add_subclass(run))
     }
 }
 
@@ -229,68 +236,74 @@ impl Run {
         samples: bool,
     ) -> PyResult<PyClassInitializer<Run>> {
         let mut trace = outcome.trace;
-        let others = std::mem::take(&mut trace.others).into_iter();
-        let others = others.zip(&outcome.others).map(|(trace, metrics)| {
-            let observed = Observed::of(py, trace, metrics, samples)?;
+        let links = outcome.metrics.iter().enumerate().map(|(link, metrics)| {
+            let observed = Observed::of(py, &mut trace, link, metrics, samples)?;
+            if link == 0 {
+                let metrics = observed.metrics.bind(py);
+                metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
+            }
             Py::new(py, observed)
         });
-        let run = Run {
-            point: key.point,
-            law: key.law,
-            seed: key.seed,
-            others: others.collect::<PyResult<_>>()?,
-        };
-        let bottleneck = Observed::of(py, trace, &outcome.metrics, samples)?;
-        let metrics = bottleneck.metrics.bind(py);
-        metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
-        Ok(PyClassInitializer::from(bottleneck).add_subclass(run))
+        let links = links.collect::<PyResult<_>>()?;
+        Run::new(py, key.point, key.law, key.seed, links)
     }
 }
 
 impl Observed {
-    pub fn of(py: Python, trace: Trace, metrics: &Metrics, samples: bool) -> PyResult<Observed> {
+    /// Converts what `trace` has of its link `number`. With `samples`, the columns of samples are
+    /// moved out of the trace.
+    pub fn of(
+        py: Python,
+        trace: &mut RunTrace,
+        number: usize,
+        metrics: &Metrics,
+        samples: bool,
+    ) -> PyResult<Observed> {
+        let link = trace.link(number);
         let table = PyDict::new(py);
         for (name, value) in metrics.fields() {
             table.set_item(name, value)?;
         }
         let mut observed = Observed {
-            link: trace.name.clone(),
+            link: link.name.clone(),
             metrics: table.unbind(),
             samples: PyDict::new(py).unbind(),
             delay_s: None,
             delay_packets: None,
             flow_traffic: None,
             flow_goodput_bps: None,
-            classes: ClassObserved::all_of(py, &trace, samples)?,
-            traffic: TrafficObserved::all_of(py, &trace)?,
+            classes: ClassObserved::all_of(py, &link, samples)?,
+            traffic: TrafficObserved::all_of(py, link)?,
             transfer_traffic: None,
             transfer_packets: None,
             transfer_s: None,
             goodput: Vec::new(),
         };
         if samples {
-            observed.keep(py, trace)?;
+            observed.keep(py, link)?;
+            let columns_of = std::mem::take(&mut trace.links[number].samples);
+            let interval = trace.links[number].settings.interval;
+            observed.samples = columns(py, interval, columns_of)?.unbind();
         }
         Ok(observed)
     }
 
-    fn keep(&mut self, py: Python, trace: Trace) -> PyResult<()> {
-        let (delay_s, delay_packets): (Vec<_>, Vec<_>) = trace.delay_bins().unzip();
-        let flow_traffic: Vec<_> = trace.flows.iter().map(|flow| flow.traffic).collect();
-        let flow_goodput_bps: Vec<_> = trace.goodputs_bps().collect();
-        let transfers = trace.transfers.iter();
-        let transfer_traffic: Vec<_> = transfers.clone().map(|it| it.traffic).collect();
-        let transfer_packets: Vec<_> = transfers.clone().map(|it| it.packets).collect();
-        let transfer_s: Vec<_> = transfers.map(|it| it.took.as_secs_f64()).collect();
+    /// Keeps all but the samples.
+    fn keep(&mut self, py: Python, link: LinkView) -> PyResult<()> {
+        let (delay_s, delay_packets): (Vec<_>, Vec<_>) = link.delay_bins().unzip();
+        let flow_traffic: Vec<_> = link.flows().map(|flow| flow.traffic).collect();
+        let flow_goodput_bps: Vec<_> = link.goodputs_bps().collect();
+        let transfer_traffic: Vec<_> = link.transfers().map(|it| it.traffic).collect();
+        let transfer_packets: Vec<_> = link.transfers().map(|it| it.packets).collect();
+        let transfer_s: Vec<_> = link.transfers().map(|it| it.took.as_secs_f64()).collect();
         self.transfer_traffic = Some(transfer_traffic.into_pyarray(py).unbind());
         self.transfer_packets = Some(transfer_packets.into_pyarray(py).unbind());
         self.transfer_s = Some(transfer_s.into_pyarray(py).unbind());
-        let interval_s = trace.goodput.interval.as_secs_f64();
-        let series = trace.goodput.of.into_iter();
-        self.goodput = series
+        let interval_s = link.goodput_interval().as_secs_f64();
+        self.goodput = link
+            .goodput()
             .map(|of| Py::new(py, GoodputSeries::of(py, of, interval_s)))
             .collect::<PyResult<_>>()?;
-        self.samples = columns(py, trace.settings.interval, trace.samples)?.unbind();
         self.delay_s = Some(delay_s.into_pyarray(py).unbind());
         self.delay_packets = Some(delay_packets.into_pyarray(py).unbind());
         self.flow_traffic = Some(flow_traffic.into_pyarray(py).unbind());
@@ -319,14 +332,19 @@ impl Observed {
 }
 
 impl ClassObserved {
-    fn all_of(py: Python, trace: &Trace, samples: bool) -> PyResult<Vec<Py<ClassObserved>>> {
-        let of = |class| Py::new(py, ClassObserved::of(py, class, trace, samples)?);
-        trace.classes.iter().map(of).collect()
+    fn all_of(py: Python, link: &LinkTrace, samples: bool) -> PyResult<Vec<Py<ClassObserved>>> {
+        let of = |class| Py::new(py, ClassObserved::of(py, class, link, samples)?);
+        link.classes.iter().map(of).collect()
     }
 
-    fn of(py: Python, class: &ClassTrace, trace: &Trace, samples: bool) -> PyResult<ClassObserved> {
+    fn of(
+        py: Python,
+        class: &ClassTrace,
+        link: &LinkTrace,
+        samples: bool,
+    ) -> PyResult<ClassObserved> {
         let metrics = PyDict::new(py);
-        for (name, value) in ClassMetrics::of(class, trace).fields() {
+        for (name, value) in ClassMetrics::of(class, link).fields() {
             metrics.set_item(name, value)?;
         }
         let (delay_s, packets): (Vec<_>, Vec<_>) = class.delay_bins().unzip();
@@ -340,29 +358,31 @@ impl ClassObserved {
 }
 
 impl TrafficObserved {
-    fn all_of(py: Python, trace: &Trace) -> PyResult<Vec<Py<TrafficObserved>>> {
-        let of = |traffic: &TrafficTrace| {
+    fn all_of(py: Python, link: LinkView) -> PyResult<Vec<Py<TrafficObserved>>> {
+        let of = |traffic: &QueuedTraffic| {
             let metrics = PyDict::new(py);
-            for (name, value) in TrafficMetrics::of(traffic, trace).fields() {
+            for (name, value) in TrafficMetrics::of(traffic, link).fields() {
                 metrics.set_item(name, value)?;
             }
             let metrics = metrics.unbind();
             let traffic = traffic.traffic;
             Py::new(py, TrafficObserved { traffic, metrics })
         };
-        trace.traffic.iter().map(of).collect()
+        link.traffic.iter().map(of).collect()
     }
 }
 
 impl GoodputSeries {
-    fn of(py: Python, of: GoodputOf, interval_s: f64) -> GoodputSeries {
-        let columns = of.columns.into_iter();
+    fn of(py: Python, of: &GoodputOf, interval_s: f64) -> GoodputSeries {
+        let columns = of.columns.iter();
         GoodputSeries {
             traffic: of.traffic,
             flows: of.flows,
             interval_s,
             quantiles: of.quantiles.to_vec(),
-            columns: columns.map(|it| it.into_pyarray(py).unbind()).collect(),
+            columns: columns
+                .map(|it| PyArray1::from_slice(py, it).unbind())
+                .collect(),
         }
     }
 }

@@ -98,8 +98,7 @@ fn guest_run(
         .target_pkts()
         .or_else(|| choice.target_pkts(&scenario.site()));
     let made = Outcome {
-        metrics: Metrics::of(&trace, target_pkts),
-        others: Vec::new(),
+        metrics: vec![Metrics::of(trace.link(0), target_pkts)],
         user_cpu_s,
         trace,
     };

@@ -207,9 +207,9 @@ impl Network {
     fn finish(&mut self, py: Python) -> PyResult<Observed> {
         let network = self.take()?;
         self.over = true;
-        let report = detached(py, || network.finish(), &self.label)?;
+        let mut report = detached(py, || network.finish(), &self.label)?;
         report.recording?;
-        Observed::of(py, report.trace, &report.metrics, true)
+        Observed::of(py, &mut report.trace, report.tested, &report.metrics, true)
     }
 }
 

@@ -80,12 +80,8 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     let value = entry.node.to_value();
     let target = document.target(&entry.name)?;
     match (target.table, target.key.as_str()) {
-        (TableId::Bottleneck, key) if LINK.contains(&key) => Ok(Setting::Link {
-            link: 0,
-            what: link_setting(key, &value)?,
-        }),
-        (TableId::Link(i), key) if LINK.contains(&key) => Ok(Setting::Link {
-            link: 1 + i,
+        (TableId::Link(link), key) if LINK.contains(&key) => Ok(Setting::Link {
+            link,
             what: link_setting(key, &value)?,
         }),
         (TableId::Traffic(traffic), "flows") if counts_flows(document, traffic) => {

@@ -121,13 +121,13 @@ impl Extremes {
         self.packets.push(packet);
         let rtts = usual.iter().flat_map(|one| &one.rtts);
         self.rtts_s.extend(rtts.map(|rtt| rtt.as_secs_f64()));
-        self.rates_bps.push(point.bottleneck.rate.as_bps());
+        self.rates_bps.push(point.tested_link().rate.as_bps());
         let room_pkts = |buffer: Buffer| match buffer {
             Buffer::Packets(packets) => f64::from(packets),
             Buffer::Bytes(bytes) => bytes as f64 / packet as f64,
         };
         let tested = |link: &&Link| link.law.is_none();
-        let buffers = point.all_links().filter(tested).map(|link| link.buffer);
+        let buffers = point.links.iter().filter(tested).map(|link| link.buffer);
         self.rooms_pkts.extend(buffers.map(room_pkts));
         self.beside.push(offered(point));
         let declared: u32 = lasting().map(|one| one.flows).sum();
@@ -152,7 +152,7 @@ impl Extremes {
         if lasting().next().is_some() {
             self.flows.extend([fewest.max(1.0), most.max(1.0)]);
         }
-        for window_law in lasting().map(|one| window_law(one, &point.bottleneck)) {
+        for window_law in lasting().map(|one| window_law(one, point.tested_link())) {
             if !self.window_laws.contains(&window_law) {
                 self.window_laws.push(window_law);
             }

@@ -215,7 +215,7 @@ pub fn asking(
         if draft.gains != Gains::Auto {
             continue;
         }
-        if draft.spec.is_own() {
+        if draft.spec.is_custom() {
             let allowed = "\"paper\": a law in Python has no design rule";
             return Err(section.fault(GAINS, "\"auto\"", allowed));
         }
@@ -357,7 +357,7 @@ impl Draft {
 
 /// Builds a law once on every queue that it acts on: those that have no law of their own.
 fn check_fit(section: &Section, choice: &LawChoice, scenario: &Scenario) -> Result<(), Fault> {
-    for site in scenario.tested() {
+    for site in scenario.tested_queues() {
         let fits = choice.aqm().check(&site);
         fits.map_err(|error| section.locate(error))?;
     }

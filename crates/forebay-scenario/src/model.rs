@@ -1,4 +1,4 @@
-//! The input of a simulation: one point of an experiment, with every default filled in.
+//! One point of an experiment as types, with every default filled in: the input of every engine.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ pub struct Scenario {
     pub target: Option<SetPoint>,
     /// Samples have the packets in flight of a mean flow of ftp.
     pub windows: bool,
-    /// The link under test: metrics are taken here.
-    pub bottleneck: Link,
-    /// The other links with a queue. With the bottleneck first, links are numbered from 0.
+    /// The links with a queue, by number: `[bottleneck]`, and then each `[[link]]`.
     pub links: Vec<Link>,
+    /// The number of the link under test, `[bottleneck]`: a run's metrics are those of its queue.
+    pub tested: usize,
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
     pub kernel: KernelSettings,
 }
 
-/// What devices do with segments of several packets.
+/// The devices that split and join segments of several packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offloads {
     /// Senders make none.
@@ -55,7 +55,7 @@ pub enum Shaper {
     Htb,
 }
 
-/// How the hosts of a guest are set (`[kernel]`).
+/// The settings of the hosts of a guest (`[kernel]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelSettings {
     /// Whether the scenario has such a table.
@@ -164,7 +164,7 @@ pub enum Instant {
     Uniform(Time, Time),
 }
 
-/// How a flow behaves.
+/// The behaviour of the flows of a traffic.
 #[derive(Clone, Debug)]
 pub enum TrafficKind {
     /// A TCP connection with endless data.
@@ -197,7 +197,7 @@ pub enum TrafficKind {
 }
 
 impl TrafficKind {
-    /// As a scenario writes it.
+    /// Returns the name of the kind in scenarios.
     pub fn name(&self) -> &'static str {
         match self {
             TrafficKind::Ftp(_) => "ftp",
@@ -215,7 +215,7 @@ impl TrafficKind {
         }
     }
 
-    /// How its packets say that they can be marked.
+    /// Returns the ECN capability of its packets.
     pub fn ecn(&self) -> EcnChoice {
         match self {
             TrafficKind::Cbr { ecn: true, .. }
@@ -227,7 +227,7 @@ impl TrafficKind {
         }
     }
 
-    /// How its connections behave; `None` without congestion control.
+    /// Returns the behaviour of its TCP connections; `None` without TCP.
     pub fn tcp(&self) -> Option<&Tcp> {
         match self {
             TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
@@ -318,7 +318,7 @@ pub struct Talk {
     pub pause: Span,
 }
 
-/// So many packets at once, each `interval`.
+/// Frames of several packets, which are sent at once at every `interval`.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
     pub packets: u32,
@@ -360,7 +360,7 @@ pub struct Video {
 }
 
 impl Video {
-    /// From this share of the buffer on, the highest rate.
+    /// The fraction of the buffer from which on a viewer fetches the highest rate.
     pub const UPPER: f64 = 0.9;
 }
 
@@ -451,23 +451,38 @@ pub struct Change {
     pub what: Setting,
 }
 
+/// A quantity of the scenario with a new value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
-    /// Of the link with this number.
-    Link { link: usize, what: LinkSetting },
-    /// Number of active flows of `traffic[index]`; the rest have stopped, or not started.
-    Flows { traffic: usize, flows: u32 },
+    /// A property of a link.
+    Link {
+        /// The number of the link.
+        link: usize,
+        /// The property.
+        what: LinkSetting,
+    },
+    /// The number of active flows of a traffic; the others have stopped, or not started.
+    Flows {
+        /// The index of the traffic.
+        traffic: usize,
+        /// The new number.
+        flows: u32,
+    },
 }
 
+/// A property of a link with a new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LinkSetting {
+    /// The rate.
     Rate(Rate),
+    /// The propagation delay, one way.
     Delay(Span),
+    /// The size of the buffer.
     Buffer(Buffer),
 }
 
 impl Scenario {
-    /// The usual packet is the largest that any traffic sends.
+    /// Returns the size of the largest packet that any traffic sends.
     pub fn packet(&self) -> Bytes {
         self.traffic
             .iter()
@@ -476,52 +491,57 @@ impl Scenario {
             .unwrap_or(Bytes(1000))
     }
 
-    /// Every link, the bottleneck first.
-    pub fn all_links(&self) -> impl Iterator<Item = &Link> {
-        std::iter::once(&self.bottleneck).chain(&self.links)
+    /// Returns the link under test.
+    pub fn tested_link(&self) -> &Link {
+        &self.links[self.tested]
     }
 
-    /// The nodes that the data of `traffic` passes, in order.
+    /// Returns the nodes that the data of `traffic` passes, in order.
     pub fn nodes(&self, traffic: &Traffic) -> Vec<&str> {
-        let links: Vec<&Link> = self.all_links().collect();
-        let first = links[traffic.path[0]].from.as_str();
-        let others = traffic.path.iter().map(|link| links[*link].to.as_str());
+        let first = self.links[traffic.path[0]].from.as_str();
+        let others = traffic
+            .path
+            .iter()
+            .map(|&link| self.links[link].to.as_str());
         std::iter::once(first).chain(others).collect()
     }
 
-    /// Number of the link that joins the ends of `link` the other way.
+    /// Returns the number of the link in the opposite direction between the same nodes.
     pub fn opposite(&self, link: usize) -> Option<usize> {
         let ends = |link: &Link| (link.from.clone(), link.to.clone());
-        let (from, to) = ends(self.all_links().nth(link)?);
-        self.all_links()
+        let (from, to) = ends(self.links.get(link)?);
+        self.links
+            .iter()
             .position(|other| other.from == to && other.to == from)
     }
 
-    /// The queues that the law under test acts on, in order of their links: the bottleneck, and
-    /// each link without a law of its own.
-    pub fn tested(&self) -> Vec<QueueSite> {
-        self.all_links()
+    /// Returns the queues that the law under test acts on, in order of their links: those of the
+    /// links without a law of their own.
+    pub fn tested_queues(&self) -> Vec<QueueSite> {
+        self.links
+            .iter()
             .filter(|link| link.law.is_none())
             .map(|link| self.queue_site(link))
             .collect()
     }
 
-    /// The set-point for QACD in packets, as [`LawChoice::target_pkts`] has it.
+    /// Returns the set-point for QACD in packets, if the scenario has one; see
+    /// [`LawChoice::target_pkts`].
     pub fn target_pkts(&self) -> Option<f64> {
         self.target.map(|target| self.site().pkts(target))
     }
 
-    /// The bottleneck, where the law is put.
+    /// Returns the queue of the link under test as its law sees it.
     pub fn site(&self) -> Site {
-        self.site_of(&self.bottleneck)
+        self.site_of(self.tested_link())
     }
 
-    /// Where a law acts at `link`.
+    /// Returns the queue of `link` as a law sees it.
     pub fn site_of(&self, link: &Link) -> Site {
         self.queue_site(link).law_site()
     }
 
-    /// Where a queue is put at `link`.
+    /// Returns the queue of `link` as a discipline sees it.
     pub fn queue_site(&self, link: &Link) -> QueueSite {
         QueueSite {
             rate: link.rate,

@@ -155,8 +155,8 @@ impl Reading {
 
     /// Returns the names of rate traces, captures and lists of packets.
     pub fn data_files(&self) -> BTreeSet<String> {
-        let tables = std::iter::once(&self.document.bottleneck).chain(&self.document.links);
-        let traces = tables.filter_map(|table| table.text(TRACE_KEY));
+        let tables = &self.document.links;
+        let traces = tables.iter().filter_map(|table| table.text(TRACE_KEY));
         let tables = &self.document.traffic;
         let arrivals = tables.iter().filter_map(|table| table.text(ARRIVALS_KEY));
         let swept = [TRACE_KEY, ARRIVALS_KEY].into_iter();
@@ -372,7 +372,7 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
 
 fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
-    let mut links = links::read(document, files)?;
+    let links = links::read(document, files)?;
     let traffic = traffic::read(
         document,
         &links,
@@ -389,8 +389,8 @@ fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Sce
         sample: top.sample,
         target: top.target.0,
         windows: top.windows,
-        bottleneck: links.remove(0),
         links,
+        tested: 0,
         traffic,
         changes,
         kernel: kernel::read(document)?,

@@ -6,7 +6,7 @@ use forebay_units::{Buffer, Bytes, Packets, ParamSpec, ParamType, Params, Rate, 
 use crate::document::Document;
 use crate::error::Fault;
 use crate::links::LinkKeys;
-use crate::path::{TableId, Target};
+use crate::path::{link_path, TableId, Target};
 use crate::traffic;
 use crate::tree::{Data, Node, Section, Table};
 use crate::types::BufferSize;
@@ -74,11 +74,8 @@ impl Relink {
         self.sweep(document)?;
         self.changes(document)?;
         let rtts = round_trips(document)?;
-        let mut links = vec![(&mut document.bottleneck, "bottleneck".to_owned())];
-        let others = document.links.iter_mut().enumerate();
-        links.extend(others.map(|(i, table)| (table, format!("link.{i}"))));
-        for (table, name) in links {
-            self.table(table, &name, of_link)?;
+        for (number, table) in document.links.iter_mut().enumerate() {
+            self.table(table, &link_path(number), of_link)?;
             if table.entry("buffer").is_some() {
                 let buffer = self.buffer(&rtts);
                 table.put("buffer", Node::of(table.origin, buffer));
@@ -268,7 +265,7 @@ fn kind(table: &Table, name: &str) -> Result<&'static traffic::TrafficSpec, Faul
 
 fn follows(document: &Document, target: &Target) -> Option<(Follows, &'static ParamSpec)> {
     match target.table {
-        TableId::Bottleneck | TableId::Link(_) => of_link(&target.key),
+        TableId::Link(_) => of_link(&target.key),
         TableId::Traffic(i) => of_traffic(kind(&document.traffic[i], "").ok()?, &target.key),
         TableId::Top | TableId::Law(_) | TableId::Kernel => None,
     }

@@ -155,7 +155,7 @@ impl Sweep {
             origin: document.sweep.origin,
             lines,
             sample,
-            tables: document.links.len()
+            tables: document.links.len() - 1
                 + document.traffic.len()
                 + document.laws.len()
                 + document.at.len(),
@@ -487,7 +487,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
     let target = document.target(name)?;
     let fixed = match target.table {
         TableId::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
-        TableId::Bottleneck | TableId::Link(_) => target.key == "name",
+        TableId::Link(_) => target.key == "name",
         TableId::Traffic(_) | TableId::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
         TableId::Kernel => false,
     };

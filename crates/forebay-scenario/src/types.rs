@@ -163,17 +163,18 @@ impl ParamType for Queue {
         let FixedLaw { kind, given } =
             FixedLaw::from_value(value).map_err(|_| Self::ALLOWED.to_owned())?;
         let spec = disciplines::find(&kind)?;
-        spec.resolve(&given)
-            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))?;
-        Ok(Queue(QueueChoice { spec, given }))
+        let queue = QueueChoice::new(spec, given);
+        queue
+            .map(Queue)
+            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))
     }
     fn to_value(&self) -> Value {
         let kind = Value::Text(self.0.spec.kind.into());
-        if self.0.given.is_empty() {
+        if self.0.given().is_empty() {
             return kind;
         }
         let mut fields = vec![("kind".to_owned(), kind)];
-        fields.extend(self.0.given.iter().cloned());
+        fields.extend(self.0.given().iter().cloned());
         Value::Table(fields)
     }
 }

@@ -83,21 +83,28 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
     }
 
     /// Adds an event; its time is not before that of the last event popped.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time: Time, event: E) {
         let entry = Entry { time, event };
         let bucket = self.bucket_of(time);
-        if bucket <= self.bucket {
+        // The buckets of the wheel are the `mask` ones behind the current one.
+        if bucket.wrapping_sub(self.bucket).wrapping_sub(1) < self.mask {
+            self.file(bucket, entry);
+        } else {
+            self.push_outside_wheel(entry);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_outside_wheel(&mut self, entry: Entry<E>) {
+        if self.bucket_of(entry.time) <= self.bucket {
             self.push_current(entry);
             return;
         }
-        if bucket - self.bucket <= self.mask {
-            self.file(bucket, entry);
-        } else {
-            let slot = self.take_slot(entry);
-            self.far.push(Reverse((time, self.pushed_far, slot)));
-            self.pushed_far += 1;
-        }
+        let slot = self.take_slot(entry, NONE);
+        self.far.push(Reverse((entry.time, self.pushed_far, slot)));
+        self.pushed_far += 1;
     }
 
     /// Turns an empty calendar so that a push of about this time finds a bucket: without it one
@@ -120,6 +127,27 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         self.current.get(self.cursor)
     }
 
+    /// Returns the next events in order: those that are left in the current bucket.
+    #[inline]
+    pub fn front(&self) -> &[Entry<E>] {
+        &self.current[self.cursor..]
+    }
+
+    /// Returns events of the next bucket, in no order.
+    #[inline]
+    pub fn next_bucket(&self) -> &[Entry<E>] {
+        let head = self.heads[index((self.bucket + 1) & self.mask)];
+        let slot = self.slots.get(head as usize);
+        slot.map_or(&[], |slot| &slot.entries[..slot.len as usize])
+    }
+
+    /// Removes so many of the events of [`front`](Calendar::front).
+    #[inline]
+    pub fn pop_front(&mut self, count: usize) {
+        self.cursor += count;
+        debug_assert!(self.cursor <= self.current.len(), "not so many events");
+    }
+
     /// The next event.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry<E>> {
@@ -133,20 +161,21 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         self.current.insert(self.cursor + after, entry);
     }
 
-    fn take_slot(&mut self, entry: Entry<E>) -> u32 {
-        let slot = Slot {
+    /// Returns a slot with this entry alone, in front of the slot `next`.
+    fn take_slot(&mut self, entry: Entry<E>, next: u32) -> u32 {
+        let index = self.free;
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            self.free = slot.next;
+            slot.entries[0] = entry;
+            (slot.len, slot.next) = (1, next);
+            return index;
+        }
+        self.slots.push(Slot {
             entries: [entry; K],
             len: 1,
-            next: NONE,
-        };
-        if self.free == NONE {
-            self.slots.push(slot);
-            return count(self.slots.len() - 1);
-        }
-        let index = self.free;
-        self.free = self.slots[index as usize].next;
-        self.slots[index as usize] = slot;
-        index
+            next,
+        });
+        count(self.slots.len() - 1)
     }
 
     fn free_slot(&mut self, slot: u32) {
@@ -155,21 +184,24 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
     }
 
     /// Puts an entry into a bucket of the wheel.
-    #[inline]
+    #[inline(always)]
     fn file(&mut self, bucket: u64, entry: Entry<E>) {
-        let at = index(bucket & self.mask);
-        let head = self.heads[at];
-        if K > 1 && head != NONE {
-            let slot = &mut self.slots[head as usize];
-            if (slot.len as usize) < K {
-                slot.entries[slot.len as usize] = entry;
+        let head = self.heads[index(bucket & self.mask)];
+        if let Some(slot) = self.slots.get_mut(head as usize) {
+            if let Some(place) = slot.entries.get_mut(slot.len as usize) {
+                *place = entry;
                 slot.len += 1;
                 return;
             }
         }
-        let slot = self.take_slot(entry);
-        self.slots[slot as usize].next = head;
-        self.heads[at] = slot;
+        self.file_in_new_slot(bucket, entry);
+    }
+
+    #[inline(never)]
+    fn file_in_new_slot(&mut self, bucket: u64, entry: Entry<E>) {
+        let at = index(bucket & self.mask);
+        let head = self.heads[at];
+        self.heads[at] = self.take_slot(entry, head);
         if head == NONE {
             self.occupied[at / 64] |= 1 << (at % 64);
             self.occupied_buckets += 1;
@@ -188,6 +220,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         true
     }
 
+    #[inline(never)]
     fn advance(&mut self) -> bool {
         self.current.clear();
         self.cursor = 0;
@@ -203,11 +236,18 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             self.occupied[at / 64] &= !(1 << (at % 64));
             self.occupied_buckets -= 1;
         }
+        // The list begins with the slot that was filled last.
+        let mut in_order = true;
         while slot != NONE {
             let list = &self.slots[slot as usize];
             let next = list.next;
             let entries = &list.entries[..list.len as usize];
-            self.current.extend(entries.iter().rev());
+            if next == NONE && in_order {
+                self.current.extend_from_slice(entries);
+            } else {
+                in_order = false;
+                self.current.extend(entries.iter().rev());
+            }
             self.free_slot(slot);
             slot = next;
         }
@@ -221,13 +261,19 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             let entry = self.slots[slot as usize].entries[0];
             self.free_slot(slot);
             if bucket == self.bucket {
+                if in_order {
+                    self.current.reverse();
+                    in_order = false;
+                }
                 self.current.push(entry);
             } else {
                 self.file(bucket, entry);
             }
         }
-        // The list is last in, first out: reversed and sorted stably, ties keep their order.
-        self.current.reverse();
+        // Entries in the order in which they were pushed keep it in a tie, as the sort is stable.
+        if !in_order {
+            self.current.reverse();
+        }
         if self.current.len() > 1 {
             self.current.sort_by_key(|entry| entry.time);
         }

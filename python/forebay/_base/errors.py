@@ -61,6 +61,10 @@ class ScenarioError(ForebayError, ValueError):
         self.file, self.line, self.key, self.expected = file, line, key, expected
 
 
+#: Words with which a reason begins that goes on from the value.
+RELATIVE = ("which ", "for ")
+
+
 class ParameterError(ScenarioError):
     """An argument that cannot be used.
 
@@ -91,12 +95,14 @@ class ParameterError(ScenarioError):
         if self.value is None:
             return f"{label} is missing; expected {self.expected}"
         value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
-        problem = self.reason or "is not valid"
-        if problem.startswith("("):
-            problem = f"is not valid {problem}"
-        elif self.reason:
-            value += ":"
-        return f"{label}: {value} {problem}; expected {self.expected}"
+        fault, reason = f"{value} is not valid", self.reason
+        if reason.startswith("("):
+            fault = f"{fault} {reason}"
+        elif reason.startswith(RELATIVE):
+            fault = f"{value}, {reason}, is not valid"
+        elif reason:
+            fault = f"{value}: {reason}"
+        return f"{label}: {fault}; expected {self.expected}"
 
 
 class OtherResultError(ParameterError):

@@ -64,6 +64,7 @@ def _with_units(overrides: Overrides, unit_of: Callable[[str], str]) -> Override
 
 
 def _pair(item: tuple[str, Any], unit_of: Callable[[str], str]) -> tuple[str, Any]:
+    """Return a key with its value, which has its unit if it is a number with one."""
     key, value = item
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     write = WRITERS.get(unit_of(key)) if is_number else None
@@ -74,9 +75,9 @@ def _pair(item: tuple[str, Any], unit_of: Callable[[str], str]) -> tuple[str, An
 def _units() -> Mapping[str, str]:
     """Return the unit of every key of a scenario; empty where keys of one name differ in it."""
     units: defaultdict[str, set[str]] = defaultdict(set)
-    for key in _native.keys():
+    for key in _native.keys():  # noqa: SIM118 (a function of the module)
         units[key["name"]].add(key["unit"])
-    return {name: next(iter(found)) if len(found) == 1 else "" for name, found in units.items()}
+    return {name: next(iter(group)) if len(group) == 1 else "" for name, group in units.items()}
 
 
 def _unit_of_key(key: str) -> str:
@@ -93,6 +94,7 @@ def _unit_of_key(key: str) -> str:
 
 
 def _unit_of_param(law: object, name: str) -> str:
+    """Return the unit of a law's parameter; empty if it has none."""
     if not isinstance(law, str) or law not in registries.laws():
         return ""
     spec = registries.parameter(law, name)

@@ -120,7 +120,7 @@ def publication(
     path, replaces = Path(folder).absolute(), list(replaces)
     new_parents = _make_parents(path.parent)
     _sweep(path)
-    unfinished = _unfinished(path, beside=bool(replaces) or not path.is_dir())
+    unfinished = _unfinished(path, next_to=bool(replaces) or not path.is_dir())
     try:
         unfinished.chmod(0o777 & ~_umask())
         yield unfinished
@@ -157,10 +157,10 @@ def _raise_with_name(error: OSError, unfinished: Path, path: Path) -> NoReturn:
     raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(name)) from error
 
 
-def _unfinished(path: Path, *, beside: bool) -> Path:
+def _unfinished(path: Path, *, next_to: bool) -> Path:
     """Make a folder next to `path` if that is wanted and possible, otherwise in `path`."""
     prefix = f"{UNFINISHED}{path.name}-"
-    if path.is_dir() and (not beside or path.stat().st_dev != path.parent.stat().st_dev):
+    if path.is_dir() and (not next_to or path.stat().st_dev != path.parent.stat().st_dev):
         return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
     try:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))

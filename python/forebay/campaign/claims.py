@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError, quantity
 from forebay.scenario import names
 
@@ -149,7 +150,7 @@ def papers(directory: Path | None = None) -> list[Paper]:
     elif directory.is_dir():
         folders = [path for path in directory.iterdir() if path.is_dir()]
     else:
-        raise ScenarioError(f'--experiments: "{directory}" is not a directory')
+        raise ParameterError("experiments", directory, "a directory")
     return [
         Paper(folder.name, _title(folder), [_read_experiment(path) for path in files])
         for folder in sorted(folders, key=lambda path: path.name)

@@ -18,8 +18,9 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COST
-from forebay._native import RESULTS_VERSION, ScenarioError
+from forebay._native import RESULTS_VERSION
 from forebay.campaign.runner import Done, Task
 from forebay.experiment.execution import POLL_S, cores
 
@@ -123,9 +124,9 @@ def work(task: Task) -> tuple[int, Done]:
     task.begin(1)
     done = Done()
     while True:
-        ended = task.done
+        is_last = task.done
         done += task.take()
-        if ended:
+        if is_last:
             return RESULTS_VERSION, done
         time.sleep(0.002)
 
@@ -149,6 +150,10 @@ class Cluster:
         self._asked_s = -ASK_S
         # Number of times in a row that the scheduler had no workers.
         self._none = 0
+
+    def _error(self, reason: str) -> ParameterError:
+        expected = "workers that have the same version of forebay as this machine"
+        return ParameterError("on", self.address, expected, reason=reason)
 
     @property
     def _connected(self) -> bool:
@@ -193,14 +198,14 @@ class Cluster:
         with suppress(OSError):
             if under_way and self._connected:
                 order = {future.key: i for i, future in enumerate(under_way)}
-                begun: set[Any] = set()
+                running: set[Any] = set()
                 for worker, keys in self.client.processing().items():
                     own = sorted((key for key in keys if key in order), key=order.__getitem__)
-                    begun.update(own[: self._workers.get(worker, 1)])
+                    running.update(own[: self._workers.get(worker, 1)])
                 waiting = [
                     future
                     for future in under_way
-                    if future.key not in begun and future.status == "pending"
+                    if future.key not in running and future.status == "pending"
                 ]
                 self.client.cancel(waiting)
                 for future in waiting:
@@ -228,10 +233,7 @@ class Cluster:
                     )
                     for worker, version in versions.items():
                         if isinstance(version, metadata.PackageNotFoundError):
-                            raise ScenarioError(
-                                f"--on: the worker at {worker} has no forebay; install this "
-                                "version of it there"
-                            )
+                            raise self._error(f"the worker at {worker} has no forebay")
             self._asked_s = now_s
             # Workers that were killed may be back in a moment.
             self._none = 0 if self._workers else self._none + 1
@@ -251,10 +253,8 @@ class Cluster:
         finished = [future for future in under_way if future.status == "finished"]
         for future, (version, outcome) in self._outcomes(finished).items():
             if version != RESULTS_VERSION:
-                raise ScenarioError(
-                    f"--on: a worker has results version {version}, and this machine "
-                    f"{RESULTS_VERSION}; install the same forebay"
-                )
+                versions = f"{version}, and this machine {RESULTS_VERSION}"
+                raise self._error(f"a worker has results version {versions}")
             del under_way[future]
             batches.took([row[COST] for row in outcome.rows if row.get(COST) is not None])
             done += outcome
@@ -263,9 +263,7 @@ class Cluster:
         for future in [future for future in under_way if future.status == "error"]:
             task, error = under_way.pop(future), future.exception()
             if not isinstance(error, KilledWorker):
-                raise ScenarioError(
-                    f"--on: a worker failed ({_first_line(error)}); it needs the same forebay"
-                )
+                raise self._error(f"a worker failed ({_first_line(error)})")
             if len(task.runs) == 1:
                 done.rows += task.faults("its worker died several times, out of memory?")
                 continue
@@ -317,10 +315,8 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         if on == "dask":
             import cryptography  # noqa: F401 -- makes the certificate of a cluster
     except ImportError as error:
-        raise ScenarioError(
-            f"--on: {on} needs Dask and {error.name}, which is not installed; "
-            "`pip install dask distributed cryptography`, or leave --on out to use threads"
-        ) from error
+        expected = "threads, or Dask after `pip install dask distributed cryptography`"
+        raise ParameterError("on", on, expected, reason=f"{error.name} is missing") from error
     # Dask reports each worker that is lost, but its tasks are redone; a lost scheduler we report.
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
@@ -337,9 +333,8 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
                 except (OSError, RuntimeError) as error:
                     if interrupted:
                         raise KeyboardInterrupt from None
-                    raise ScenarioError(
-                        f"--on: the workers of dask do not start ({error}); use threads"
-                    ) from error
+                    reason = f"its workers do not start ({error})"
+                    raise ParameterError("on", on, "threads", reason=reason) from error
             if interrupted:
                 raise KeyboardInterrupt
             yield Cluster(client, local.scheduler_address)
@@ -348,11 +343,12 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         _greet(on)
         client = Client(on, timeout=ANSWER)  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever Dask makes of something that is no scheduler
-        raise ScenarioError(
-            f'--on: no Dask scheduler answers at "{on}" ({_first_line(error)}); write the address '
-            "of one that runs, and for tls:// name the client's certificate in Dask's "
+        expected = (
+            "the address of one that runs, and for tls:// the client's certificate in Dask's "
             "configuration (distributed.comm.tls)"
-        ) from error
+        )
+        reason = f"no Dask scheduler answers at this address ({_first_line(error)})"
+        raise ParameterError("on", on, expected, reason=reason) from error
     with client:
         yield Cluster(client, on)
 

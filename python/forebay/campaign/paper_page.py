@@ -112,8 +112,8 @@ def _column(run: Run, name: str) -> NDArray[np.float64] | None:
 def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
     """Draw a measure with its 95 % interval, by law, over points or over time windows."""
     if figure.measure not in MEASURES:
-        known = ", ".join(MEASURES)
-        raise ScenarioError(f'{figure.where}: measure: "{figure.measure}" is not one of {known}')
+        names = ", ".join(MEASURES)
+        raise ScenarioError(f'{figure.where}: measure: "{figure.measure}" is not one of {names}')
     measure = MEASURES[figure.measure]
     places: list[tuple[str, str, Window | None]] = (
         [(f"{start:g} to {end:g} s", "", (start, end)) for start, end in figure.windows]
@@ -129,7 +129,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             for _, point, window in places
         ]
         mean, half = measure.scale * np.array(cells).T
-        at = [x + parts.aside(rank, len(laws), 0.7) for x in range(len(places))]
+        at = [x + parts.group_offset(rank, len(laws), 0.7) for x in range(len(places))]
         parts.dots(axes, at, mean, law, label, yerr=half)
     axes.set_ylabel(measure.heading)
     if figure.measure != "utilisation":

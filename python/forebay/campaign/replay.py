@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import progress, quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
@@ -101,8 +102,8 @@ class Measured:
             If there is no such measure, law or point.
         """
         if point and point not in self.points:
-            known = ", ".join(self.points)
-            raise ScenarioError(f'point: "{point}" is not in [points]; it has {known}')
+            names = ", ".join(self.points)
+            raise ScenarioError(f'point: "{point}" is not in [points]; it has {names}')
         index = self.points[point] if point else 0
         return np.array(self._at(measure, index, self.law(law), window))
 
@@ -163,10 +164,11 @@ class Measured:
     def _node(self, text: str, node: ast.expr, point: str, window: Window | None) -> Any:
         match node:
             case ast.BinOp() if type(node.op) in OPERATORS:
-                left = self._node(text, node.left, point, window)
-                right = self._node(text, node.right, point, window)
+                first, second = (
+                    self._node(text, n, point, window) for n in (node.left, node.right)
+                )
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    return OPERATORS[type(node.op)](left, right)
+                    return OPERATORS[type(node.op)](first, second)
             case ast.UnaryOp(op=ast.USub()):
                 return -self._node(text, node.operand, point, window)
             case ast.Constant(value=int() | float()):
@@ -176,7 +178,8 @@ class Measured:
                 options = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
                 window = options.get("window", window)
                 if name in ("anova_f", "anova_p"):
-                    return self.anova(*arguments, window)[name == "anova_p"]
+                    measure, law = arguments
+                    return self.anova(measure, law, window)[name == "anova_p"]
                 (law,) = arguments
                 return self.values(name, law, options.get("point", point), window)
         raise ScenarioError(f"{text}: {ast.unparse(node)} is neither a number nor a measure")
@@ -479,14 +482,15 @@ def plan(
     papers = claims.papers(experiments)
     chosen = [candidate for candidate in papers if paper in (ALL, candidate.name)]
     if not chosen:
-        known = ", ".join([*(candidate.name for candidate in papers), ALL])
-        raise ScenarioError(f'PAPER: found "{paper}", allowed: {known}')
+        names = [*(candidate.name for candidate in papers), ALL]
+        raise ParameterError("PAPER", paper, ", ".join(names))
     by = engines.named(engine)
     check_repeatable(by)
-    return Replay(
-        chosen,
-        [plan_readings(each, seeds=seeds, overrides=overrides, engine=by) for each in chosen],
-    )
+    planned = [
+        plan_readings(candidate, seeds=seeds, overrides=overrides, engine=by)
+        for candidate in chosen
+    ]
+    return Replay(chosen, planned)
 
 
 def replay(

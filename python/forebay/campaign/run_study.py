@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay._base import progress
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COST
-from forebay._native import ScenarioError
 from forebay.campaign.runner import Threads, grow
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
@@ -42,7 +42,7 @@ ROW_BYTES = 330
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study will take.
+    """Cost of a study before it runs: its runs, time, memory and disk space.
 
     Attributes
     ----------
@@ -207,7 +207,9 @@ def study(
     # The store is written to once the scenario is known to be sound.
     runs = choice.of_study(store)
     by, designs = engines.named(engine, "engine"), Designs(runs)
-    points = Points(scenario, laws=laws, overrides=overrides, seeds=seeds, kept=designs, engine=by)
+    points = Points(
+        scenario, laws=laws, overrides=overrides, seeds=seeds, designs=designs, engine=by
+    )
     runs.check_writable()
     with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         state = grow(points, runs, where, watch=lambda now, _: watch(now))
@@ -239,10 +241,8 @@ def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
     if on == "threads":
         return nullcontext(Threads(threads or cores()))
     if on != "dask" and "://" not in on:
-        raise ScenarioError(
-            f'--on: "{on}" names no place for runs; write threads, dask, or the address of a '
-            "scheduler such as tls://host:8786"
-        )
+        expected = "threads, dask, or the address of a scheduler such as tls://host:8786"
+        raise ParameterError("on", on, expected)
     from forebay.campaign import cluster
 
     return cluster.cluster(on, threads)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import check_metrics
 from forebay._base.progress import Progress
 from forebay._base.publication import publish
@@ -30,6 +31,8 @@ from forebay.experiment.run_rows import law_at_point
 from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
+    from forebay._base.publication import Content
+    from forebay._native import Fault, Run
     from forebay.campaign.study_points import Gains, Points, PointsPart, Seeds
     from forebay.experiment.engines import Extras, Key, Remark, RunningBatch
     from forebay.experiment.run_rows import LawAtPoint
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What a run leaves next to its numbers, for a folder of its own; it can be pickled.
+    """The files of a run next to its numbers, for a folder of its own; it can be pickled.
 
     Attributes
     ----------
@@ -72,6 +75,11 @@ class RunOutputs:
                 files[f"bottleneck.{file.rpartition('.')[2]}"] = where.read_bytes()
         return RunOutputs(name, files, programs, list(map(str, remarks)))
 
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder of the run's name, all of them or none."""
+        files: dict[str, Content] = {**self.files, PROGRAMS: {"programs": self.programs}}
+        publish(folder / self.name, files, replaces=OUTPUT_FILES)
+
 
 @dataclass
 class Done:
@@ -83,7 +91,7 @@ class Done:
         Rows for the store.
     outputs : list of RunOutputs
         Files of runs that leave some.
-    ended : int
+    count : int
         Number of runs.
     stopped : str
         Why no more runs can be made; empty unless a cluster has failed.
@@ -91,12 +99,12 @@ class Done:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[RunOutputs] = field(default_factory=list)
-    ended: int = 0
+    count: int = 0
     stopped: str = ""
 
     def __add__(self, more: Done) -> Done:
-        ended, stopped = self.ended + more.ended, self.stopped or more.stopped
-        return Done(self.rows + more.rows, self.outputs + more.outputs, ended, stopped)
+        count, stopped = self.count + more.count, self.stopped or more.stopped
+        return Done(self.rows + more.rows, self.outputs + more.outputs, count, stopped)
 
 
 @dataclass(eq=False)
@@ -130,8 +138,8 @@ class Task:
     labels: dict[tuple[int, int], tuple[str, int | None]]
     limit_s: float | None = None
     batch: RunningBatch | None = None
-    #: Runs that have not ended yet.
-    left: int = 0
+    #: Number of runs that have not ended yet.
+    unfinished: int = 0
 
     def split(self, size: int) -> Iterator[Task]:
         """Yield the runs in tasks of at most `size` runs."""
@@ -156,7 +164,7 @@ class Task:
     def begin(self, threads: int) -> None:
         """Start the runs."""
         plan = self.source.plan(self.points, self.gains, max(seed for *_, seed in self.runs))
-        planned, self.left = self.source.planned(plan), len(self.runs)
+        planned, self.unfinished = self.source.planned(plan), len(self.runs)
         self.batch = self.source.engine.start(planned, threads, samples=False, only=set(self.runs))
 
     @property
@@ -185,9 +193,9 @@ class Task:
         if self.limit_s is not None:
             self.batch.fail_longer_than(self.limit_s)
         runs, faults = self.batch.take()
-        done = Done(ended=len(runs) + len(faults))
-        self.left -= done.ended
-        remarks, extras = (self.batch.remarks, self.batch.extras) if done.ended else ({}, {})
+        done = Done(count=len(runs) + len(faults))
+        self.unfinished -= done.count
+        remarks, extras = (self.batch.remarks, self.batch.extras) if done.count else ({}, {})
         for run in runs:
             key = run.point, run.law, run.seed
             law, remarked = self.laws[key[:2]], remarks.get(key, ())
@@ -196,10 +204,11 @@ class Task:
             done.rows += law.run(run) if sound else law.fault(run.seed, why)
         for fault in faults:
             done.rows += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
-        for ended in (*runs, *faults):
-            key = ended.point, ended.law, ended.seed
+        outcomes: list[Run | Fault] = [*runs, *faults]
+        for outcome in outcomes:
+            key = outcome.point, outcome.law, outcome.seed
             if key in extras:
-                name = run_name(*self.labels[key[:2]], ended.seed)
+                name = run_name(*self.labels[key[:2]], outcome.seed)
                 done.outputs.append(RunOutputs.read(name, extras[key], remarks.get(key, ())))
         return done
 
@@ -223,8 +232,8 @@ class Threads:
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """Yield runs as they end: see `Workers.make`."""
         waiting = iter(tasks)
-        begun = iter(lambda: None if stop() else next(waiting, None), None)
-        with closing(execution.keep_busy(begun, self.threads, stop)) as looks:
+        begin = iter(lambda: None if stop() else next(waiting, None), None)
+        with closing(execution.keep_busy(begin, self.threads, stop)) as looks:
             for under_way, _ in looks:
                 for task in under_way:
                     yield task.take()
@@ -390,14 +399,14 @@ def make(
         try:
             with (
                 store.writer() as writer,
-                points.gains.kept or nullcontext() as designs,
+                points.gains.designs or nullcontext() as designs,
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
                 for done in ended_runs:
                     # Before the store has the run, as it would not be made again.
-                    for outputs in done.outputs if folder is not None else ():
-                        files = {**outputs.files, PROGRAMS: {"programs": outputs.programs}}
-                        publish(folder / OUTPUTS / outputs.name, files, replaces=OUTPUT_FILES)
+                    if folder is not None:
+                        for outputs in done.outputs:
+                            outputs.write(folder / OUTPUTS)
                     state.add(done)
                     writer.rows += done.rows
                     writer.tick()
@@ -414,8 +423,9 @@ def make(
             state.finished -= writer.waiting if writer else 0
         state.interrupted = bool(interrupted)
     state.total = tasks.total
-    ended = state.interrupted or state.stopped or (tasks.exhausted and state.whole)
-    state.spent = not ended and time.monotonic() >= end_s
+    complete = tasks.exhausted and state.whole
+    over = state.interrupted or state.stopped or complete
+    state.spent = not over and time.monotonic() >= end_s
     state.elapsed_s = time.monotonic() - start_s
     return state
 
@@ -478,21 +488,21 @@ class Tasks:
 
     def __iter__(self) -> Iterator[Task]:
         total, listed = 0, []
-        kept = self._points.kept_list(self._store)
+        known_list = self._points.kept_list(self._store)
         for numbers in self._points.parts():
             part = None
-            if kept is None:
+            if known_list is None:
                 part = self._points.part(numbers)
                 configs = part.configs
                 if configs["config"].null_count():
                     raise ScenarioError(
-                        "--law: a law in Python needs a file in a study, which keeps its runs by "
+                        "law: a law in Python needs a file in a study, which keeps its runs by "
                         "what they depend on; write FILE.py:CLASS"
                     )
                 listed.append(configs)
             else:
                 laws = len(self._points.laws)
-                configs = kept.slice(numbers[0] * laws, len(numbers) * laws)
+                configs = known_list.slice(numbers[0] * laws, len(numbers) * laws)
             fresh, runs = self._runs(configs)
             total += runs.height
             if isinstance(self._seeds, int):
@@ -551,26 +561,24 @@ class Until:
         Largest ratio of the 95 % interval's half-width to the mean.
     metrics : tuple of str
         Metrics that must reach it.
-    most : int
+    most_seeds : int
         Largest number of seeds.
     """
 
     share: float
     metrics: tuple[str, ...]
-    most: int
+    most_seeds: int
 
     @staticmethod
-    def read(text: str, most: int) -> Until:
+    def read(text: str, most_seeds: int) -> Until:
         """Parse "ci95=2%" or "ci95=2%,goodput_bps", or raise `ScenarioError`."""
         match = UNTIL.fullmatch(text)
         if match is None or not float(match[1]) > 0:
-            raise ScenarioError(
-                f'--until: "{text}" is not a goal; write for example ci95=2%, for seeds until the '
-                "95 % interval is at most 2 % of the mean, or ci95=2%,goodput_bps"
-            )
+            expected = "a share of the mean such as ci95=2% or ci95=2%,goodput_bps"
+            raise ParameterError("until", text, expected)
         metrics = tuple(match[2].split(",")) if match[2] else USUAL
         check_metrics(metrics, key="until")
-        return Until(float(match[1]) / 100, metrics, most)
+        return Until(float(match[1]) / 100, metrics, most_seeds)
 
 
 def grow(
@@ -614,7 +622,7 @@ def grow(
     while state.whole and not state.ended_early:
         study, former = Study(points, store, seeds), seeds
         for metric in until.metrics:
-            needed = study.wide(metric, until.share, until.most)
+            needed = study.wide(metric, until.share, until.most_seeds)
             seeds = seeds | {config: max(seeds[config], n) for config, n in needed.items()}
         if seeds == former:
             break
@@ -624,6 +632,6 @@ def grow(
         state.stored = max(0, state.total - state.finished - state.failed)
     state.seeds, state.elapsed_s = seeds, time.monotonic() - start_s
     study = Study(points, store, seeds)
-    wide = [study.wide(metric, until.share, until.most + 1) for metric in until.metrics]
+    wide = [study.wide(metric, until.share, until.most_seeds + 1) for metric in until.metrics]
     state.wide = len({config for needed in wide for config in needed})
     return state

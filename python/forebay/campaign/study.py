@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 
 from forebay._base import quantities, statistics, words
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
-from forebay._native import ScenarioError
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -203,9 +205,9 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                near = words.hint(axis, self.axes)
-                raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
+                expected = ", ".join(self.axes) or "none, since the scenario has no sweep"
+                reason = words.hint(axis, self.axes).strip()
+                raise ParameterError("axis", axis, expected, reason=reason)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
@@ -318,16 +320,16 @@ class Study:
         return descriptions.in_words(findings, dict(enumerate(points)), examined)
 
     @again
-    def wide(self, metric: str, least: float, most: int) -> dict[str, int]:
+    def wide(self, metric: str, share: float, most_seeds: int) -> dict[str, int]:
         """Return the number of seeds that laws at points need whose interval is too wide.
 
         Parameters
         ----------
         metric : str
             Name of the metric.
-        least : float
+        share : float
             Ratio of the 95 % interval's half-width to the mean that is narrow enough.
-        most : int
+        most_seeds : int
             Largest number of seeds.
 
         Returns
@@ -345,32 +347,78 @@ class Study:
             mean, half = statistics.mean_and_interval(samples)
             count = len(samples)
             # More seeds do not change what no seed changes.
-            if mean != mean or count >= most or statistics.are_alike(samples):
+            if mean != mean or count >= most_seeds or statistics.are_alike(samples):
                 continue
-            share = half / abs(mean) if mean else 0.0
-            if half != half or share > least:
-                seeds = 2 if half != half else count * (share / least) ** 2
-                needed[config] = min(most, 2 * count, max(count + 1, round(seeds + 0.5)))
+            ratio = half / abs(mean) if mean else 0.0
+            if half != half or ratio > share:
+                seeds = 2 if half != half else count * (ratio / share) ** 2
+                needed[config] = min(most_seeds, 2 * count, max(count + 1, round(seeds + 0.5)))
         return needed
 
-    def plot(self, metric: str, x: str, y: str | None = None) -> Plot:
-        """Draw a map of a metric over two axes, or a curve with its interval over one of them.
+    def plot(
+        self,
+        kind: StudyPicture = "response",
+        *,
+        metric: str | None = None,
+        axes: str | Sequence[str] = (),
+    ) -> Plot:
+        """Draw a metric over axes of the study.
+
+        Parameters
+        ----------
+        kind : {"response", "heat"}, optional
+            A curve with its interval over each axis, or a map over two axes.
+        metric : str, optional
+            Name of the metric; by default the 95th percentile of the delay, or the goodput.
+        axes : str or sequence of str, optional
+            The axes; all axes that vary by default.
 
         Raises
         ------
+        ParameterError
+            If there is no such figure, or no axis for it.
         ScenarioError
             If there is no such metric or axis, or no run has a value of the metric.
         """
         from forebay.campaign import study_page as page  # loads matplotlib
 
-        axes = [x] if y is None else [x, y]
-        if self.cells(metric, *axes).is_empty():
+        if kind not in (kinds := get_args(StudyPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
+        keys = quantities.listed(axes) or self.varied
+        if not keys or (kind == "heat" and len(keys) != 2):
+            expected = "two axes" if kind == "heat" else "an axis"
+            raise ParameterError("axes", ", ".join(keys) or "none", expected)
+        if metric is None:
+            usual = self.means(["delay_p95_s", "goodput_bps"])
+            metric = next((name for name, _ in usual), "delay_p95_s")
+        if self.cells(metric, *keys).is_empty():
             valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
-            raise ScenarioError(
-                f'metric: found "{metric}", of which no run has a value, allowed: '
-                f"{', '.join(valued) or 'none, since no run has ended'}"
-            )
-        return page.response(self, metric, axes) if y is None else page.heat(self, metric, x, y)
+            expected = ", ".join(valued) or "a run that has ended"
+            raise ParameterError("metric", metric, expected, reason="no run has a value of it")
+        if kind == "heat":
+            return page.heat(self, metric, *keys)
+        return page.response(self, metric, keys)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the size of the study and the mean of each metric for each law, for JSON."""
+        return {
+            "title": self.points.title,
+            "axes": self.axes,
+            "seeds": self.most_seeds,
+            "runs": self.runs_made(),
+            "failures": self.failures().to_dicts(),
+            "means": [
+                {"law": law, "metric": metric}
+                | {"mean": quantities.finite(cell.mean), "ci95": quantities.finite(cell.half_width)}
+                for (metric, law), cell in self.means(list(METRICS)).items()
+            ],
+        }
+
+    def report(self, out: str | os.PathLike[str]) -> list[Path]:
+        """Write the page, its figures and the table of runs to a folder, and return the files."""
+        from forebay.campaign import study_files as files
+
+        return files.write(self, Path(out), "forebay.study", partial=self.partial)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return `frame()` as a frame of pandas; pyarrow is not needed.
@@ -399,6 +447,10 @@ class Study:
         figure = page.response(self, metric, self.varied) if metric and self.varied else None
         title = f"{self.points.title}: {files.size(self)}"
         return notebook.html(title, table.heads, table.rows, figure)
+
+
+#: Figures of a study.
+StudyPicture = Literal["response", "heat"]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import polars as pl
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.overrides import scenario_pairs
-from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store as designs
+from forebay.experiment import store as run_store
 from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.run_rows import MadeBy
 from forebay.experiment.store_files import sealed_name
@@ -65,19 +65,19 @@ class PointGains:
         The sweep of the study.
     trial : sequence of Row
         Rows with each word of the sweep: a law that needs a design anywhere needs one in them.
-    kept : Designs or None
+    designs : Designs or None
         Designs that are in a store; new ones go there.
 
     Attributes
     ----------
     laws : list of str
         Labels of the laws that need designs.
-    kept : Designs or None
+    designs : Designs or None
         The designs, or None if no law needs any.
     """
 
     def __init__(
-        self, sweep: Sweep, trial: Sequence[Sequence[object]], kept: Designs | None
+        self, sweep: Sweep, trial: Sequence[Sequence[object]], designs: Designs | None
     ) -> None:
         self._sweep = sweep
         self._designed: dict[int, Gains] = {}
@@ -85,7 +85,7 @@ class PointGains:
         self.laws = list(
             dict.fromkeys(request.label for requests in self._trial for request in requests)
         )
-        self.kept = kept if self.laws else None
+        self.designs = designs if self.laws else None
 
     def of_trial(self) -> list[Gains]:
         """Return parameters for the rows of the trial.
@@ -95,7 +95,7 @@ class PointGains:
         first: dict[int, list[tuple[str, Parameter]]] = {}
         for request in (request for requests in self._trial for request in requests):
             if request.law not in first:
-                first[request.law] = automatic_gains.numbers(request, self.kept)
+                first[request.law] = automatic_gains.numbers(request, self.designs)
         gains = [
             [(request.law, first[request.law]) for request in requests] for requests in self._trial
         ]
@@ -109,17 +109,19 @@ class PointGains:
             return []
         if index not in self._designed:
             self._designed[index] = [
-                (request.law, automatic_gains.numbers(request, self.kept))
+                (request.law, automatic_gains.numbers(request, self.designs))
                 for request in self._requests(index)
             ]
         return self._designed[index]
 
     def ready(self, points: Sequence[int]) -> bool:
         """Return True if these points need no more designs."""
-        kept = self.kept
+        designs = self.designs
 
         def is_kept(request: GainsRequest) -> bool:
-            return kept is not None and automatic_gains.kept_numbers(request, kept) is not None
+            if designs is None:
+                return False
+            return automatic_gains.kept_numbers(request, designs) is not None
 
         return not self.laws or all(
             index in self._designed or all(map(is_kept, self._requests(index))) for index in points
@@ -182,10 +184,9 @@ class StudySource:
             If this machine has another version of the engine.
         """
         if (version := self.engine.version()) != self.version:
-            raise ScenarioError(
-                f"--engine: {self.engine.name} has version {version} here, and {self.version} "
-                "where the study was begun"
-            )
+            expected = f"version {self.version}, with which the study was begun"
+            reason = f"this machine has version {version}"
+            raise ParameterError("engine", self.engine.name, expected, reason=reason)
         return experiment.Experiment(plan, self.name, self.text.decode(), "", engine=self.engine)
 
 
@@ -221,7 +222,7 @@ class Points:
         A scenario as `forebay.run` takes it; its sweep may have ranges and samples.
     laws, overrides, seeds
         The parameters of `forebay.run`.
-    kept : Designs, optional
+    designs : Designs, optional
         Designs that a store has; new ones go there.
     engine : Engine, optional
         What makes the runs.
@@ -258,7 +259,7 @@ class Points:
         laws: str | Prototype | Sequence[str | Prototype] = (),
         overrides: Overrides = (),
         seeds: int | None = None,
-        kept: Designs | None = None,
+        designs: Designs | None = None,
         engine: Engine = PACKETS,
     ) -> None:
         experiment.check_seeds(seeds)
@@ -281,7 +282,7 @@ class Points:
         contents = tuple(sorted(files.contents.items()))
         self.source = StudySource(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()
-        self.gains = PointGains(self.sweep, trial, kept)
+        self.gains = PointGains(self.sweep, trial, designs)
         # Reading the trial finds what is wrong with the scenario before anything runs.
         first = self.source.plan(trial, self.gains.of_trial(), seeds)
         engine.check(self.source.planned(first))
@@ -331,7 +332,7 @@ class Points:
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        version = designs.designs_version() if self.gains.laws else _native.__version__
+        version = run_store.designs_version() if self.gains.laws else _native.__version__
         hash_.update(version.encode())
         return hash_.hexdigest()
 
@@ -363,9 +364,9 @@ class Points:
 
         With `partial`, points that are not designed yet are left out, if the store has no list.
         """
-        kept = self.kept_list(store)
-        if kept is not None:
-            return kept
+        listed = self.kept_list(store)
+        if listed is not None:
+            return listed
         parts = [numbers for numbers in self.parts() if not partial or self.gains.ready(numbers)]
         tables = [self.part(numbers).configs for numbers in parts]
         return pl.concat([pl.DataFrame(schema=LISTED), *tables])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 
 from forebay._base import progress, quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
 from forebay._base.publication import digest_of
 from forebay._base.statistics import Best
@@ -29,8 +32,9 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import PointInfo, Run
-    from forebay.campaign.suite_scenarios import Link, Scenario, Settings
+    from forebay.campaign.suite_scenarios import Scenario, Settings, SuiteLink
     from forebay.experiment.store import Store
+    from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
 
 #: The metrics of RFC 7928, section 2, in the order of tables.
@@ -100,7 +104,11 @@ class Case:
         return self._cells.get((metric, law), EMPTY)
 
 
-@dataclass
+#: Figures of a suite.
+SuitePicture = Literal["overview"]
+
+
+@dataclass(repr=False)
 class Suite:
     """The results of a suite.
 
@@ -108,7 +116,7 @@ class Suite:
     ----------
     settings : Settings
         The suite.
-    link : Link
+    link : SuiteLink
         The link of the scenarios.
     laws : list of str
         Labels of the laws.
@@ -131,7 +139,7 @@ class Suite:
     """
 
     settings: Settings
-    link: Link
+    link: SuiteLink
     laws: list[str]
     per_flow: set[str]
     seeds: list[int]
@@ -195,6 +203,71 @@ class Suite:
         """
         check_metrics([metric], SUITE_METRICS)
         return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the suite, and the means of each law in each case, for JSON."""
+        return {
+            "title": self.settings.title,
+            "link": str(self.link),
+            "laws": self.laws,
+            "seeds": self.seeds,
+            "partial": self.partial,
+            "cases": self.lines(),
+        }
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each law, case and metric: mean, ci95 and seeds."""
+        keys = ("law", "scenario", "point", "seeds")
+        return pl.DataFrame(
+            [
+                {key: line[key] for key in keys} | {"metric": metric} | values
+                for line in self.lines()
+                for metric, values in line["metrics"].items()
+            ],
+            infer_schema_length=None,
+        )
+
+    def plot(self, kind: SuitePicture = "overview") -> Plot:
+        """Draw queuing delay against goodput of each law, averaged over the whole cases.
+
+        Parameters
+        ----------
+        kind : {"overview"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
+        from forebay.campaign import suite_page as page  # loads matplotlib
+
+        if kind not in (kinds := get_args(SuitePicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
+        return page.overview_figure(self)
+
+    def report(self, out: str | os.PathLike[str]) -> Path:
+        """Write the numbers, the report and its figures to a folder; return the report."""
+        from forebay.campaign import suite_page as page  # loads matplotlib
+
+        page.write_numbers(self, Path(out), "forebay.suite", "")
+        return page.write(self, Path(out), "forebay.suite")
+
+    def __str__(self) -> str:
+        from forebay._base.terminal_table import Column, RowGroup, printed, show
+        from forebay.campaign import suite_page as page
+
+        shown = page.comparison(self)
+        columns = [Column("law", left=True), *map(Column.from_heading, shown.heads[1:])]
+        return printed(lambda screen: show(screen, columns, [RowGroup(shown.rows, "")]))
+
+    def _repr_html_(self) -> str:
+        from forebay.campaign import suite_page as page
+        from forebay.report import notebook
+
+        shown = page.comparison(self)
+        figure = self.plot() if self.whole() else None
+        return notebook.html(self.settings.title, shown.heads, shown.rows, figure)
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the means of each law in each case, for JSON."""
@@ -331,12 +404,12 @@ def unbeaten(suite: Suite) -> list[str]:
     The delay is the 95th percentile.
     """
     laws: list[str] = []
-    most = -math.inf
+    largest = -math.inf
     for law in sorted(suite.laws, key=lambda law: suite.average(law, "delay_p95_s").mean):
         goodput = suite.average(law, "goodput_bps").mean
-        if goodput > most:
+        if goodput > largest:
             laws.append(law)
-            most = goodput
+            largest = goodput
     return laws
 
 
@@ -344,9 +417,9 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
     """Return the best law with its average, the laws that may be as good, and the next law."""
 
     def average(law: str) -> str:
-        cell, shown = suite.average(law, metric), METRICS[metric]
-        text = with_interval(shown.scale * cell.mean, shown.scale * cell.half_width)
-        return f"{text} {shown.unit}".strip()
+        cell, column = suite.average(law, metric), METRICS[metric]
+        text = with_interval(column.scale * cell.mean, column.scale * cell.half_width)
+        return f"{text} {column.unit}".strip()
 
     text = f"{best.law} ({average(best.law)})"
     if len(suite.seeds) < 2:
@@ -372,19 +445,20 @@ class PlannedSuite:
     ----------
     settings : Settings
         The suite.
-    link : Link
+    link : SuiteLink
         The link of the scenarios.
     scenarios : sequence of Scenario
         The scenarios, with the laws under test.
     """
 
     settings: Settings
-    link: Link
+    link: SuiteLink
     scenarios: Sequence[Scenario]
 
     def digest(self) -> str:
         """Return the digest of everything that the numbers depend on, including the seeds."""
-        runs = [(each.experiment.digest, each.experiment.plan.seeds) for each in self.scenarios]
+        experiments = [scenario.experiment for scenario in self.scenarios]
+        runs = [(experiment.digest, experiment.plan.seeds) for experiment in experiments]
         return digest_of([self.settings.name, str(self.link), runs])
 
     def run(
@@ -398,7 +472,7 @@ class PlannedSuite:
         Ctrl-C, and a run that fails, stop the remaining runs; the result has what had finished.
         """
         plan, start_s = self.scenarios[0].experiment.plan, time.monotonic()
-        experiments = [each.experiment for each in self.scenarios]
+        experiments = [scenario.experiment for scenario in self.scenarios]
         per_flow = {law.label for law in plan.points[0].laws if law.per_flow}
         suite = Suite(self.settings, self.link, plan.laws, per_flow, list(plan.seeds), [])
         suite.total = sum(experiment.runs for experiment in experiments)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.patches import Ellipse
@@ -222,7 +222,7 @@ def markdown(suite: Suite, command: str) -> str:
     return page_markdown("suite.md.j2", **_shared(suite, command), sections=sections)
 
 
-def _shared(suite: Suite, command: str) -> dict[str, object]:
+def _shared(suite: Suite, command: str) -> dict[str, Any]:
     """Return the values that both pages show."""
     designed = designs(suite.settings, suite.laws, suite.link)
     return {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError, quantity
 from forebay.experiment.engines import PACKETS, chosen_by
@@ -36,7 +37,7 @@ LEAST_WINDOW_PKTS = 4
 
 
 @dataclass(frozen=True)
-class Link:
+class SuiteLink:
     """A bottleneck.
 
     Attributes
@@ -71,8 +72,8 @@ class Settings:
         Title of the pages.
     laws : list of str
         Laws that run unless other laws are chosen.
-    link : Link
-        Link for which the scenarios are written.
+    link : SuiteLink
+        SuiteLink for which the scenarios are written.
     packet : str
         Packet size, such as "1500B".
     designed : list of str
@@ -90,7 +91,7 @@ class Settings:
     folder: Path
     title: str
     laws: list[str]
-    link: Link
+    link: SuiteLink
     packet: str
     designed: list[str]
     flows: float
@@ -104,7 +105,7 @@ class Settings:
         """The name of the suite."""
         return self.folder.name
 
-    def flows_at(self, at: Link) -> float:
+    def flows_at(self, at: SuiteLink) -> float:
         """Return the number of flows to design for; fewer if their windows would be too small."""
         packets_per_s = at.rate_bps / (8 * quantity(SETTINGS, self.packet, "size"))
         round_trip_s = at.rtt_s + quantity(SETTINGS, self.target, "time")
@@ -123,8 +124,8 @@ class Settings:
         }
         for name in names or ():
             if name not in files:
-                allowed = f"{', '.join(files)}{hint(name, list(files))}"
-                raise ScenarioError(f'--scenario: found "{name}", allowed: {allowed}')
+                reason = hint(name, list(files)).strip()
+                raise ParameterError("scenario", name, ", ".join(files), reason=reason)
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -161,7 +162,7 @@ def find(name: str) -> Settings:
         if (folder / SETTINGS).is_file()
     }
     if name not in suites:
-        raise ScenarioError(f'SUITE: found "{name}", allowed: {", ".join(suites)}')
+        raise ParameterError("SUITE", name, ", ".join(suites))
     return read(suites[name])
 
 
@@ -181,7 +182,7 @@ def read(folder: Path) -> Settings:
             folder=folder,
             title=document["title"],
             laws=document["laws"],
-            link=Link(
+            link=SuiteLink(
                 round(quantity(f"{path}: rate", document["rate"], "rate")),
                 quantity(f"{path}: delay", document["delay"], "time"),
             ),
@@ -199,7 +200,7 @@ def read(folder: Path) -> Settings:
         raise ScenarioError(f"{path}: the key {error.args[0]} is missing") from error
 
 
-def link(text: str) -> Link:
+def link(text: str) -> SuiteLink:
     """Parse a link such as "10Mbit/s,50ms".
 
     Raises
@@ -209,18 +210,16 @@ def link(text: str) -> Link:
     """
     rate, comma, delay = text.partition(",")
     if not comma:
-        raise ScenarioError(
-            f'--link: "{text}" is not a rate and a delay; write for example 10Mbit/s,50ms'
-        )
-    parsed = Link(
+        raise ParameterError("link", text, "a rate and a delay such as 10Mbit/s,50ms")
+    parsed = SuiteLink(
         round(quantity("--link", rate.strip(), "rate")), quantity("--link", delay.strip(), "time")
     )
     if parsed.rate_bps < 1 or parsed.delay_s <= 0:
-        raise ScenarioError(f'--link: "{text}": the rate and the delay must be above zero')
+        raise ParameterError("link", text, "a rate and a delay above zero")
     return parsed
 
 
-def laws(settings: Settings, names: Sequence[str], at: Link) -> list[Law]:
+def laws(settings: Settings, names: Sequence[str], at: SuiteLink) -> list[Law]:
     """Return laws with the parameters that the suite gives them at a link.
 
     Parameters
@@ -230,7 +229,7 @@ def laws(settings: Settings, names: Sequence[str], at: Link) -> list[Law]:
     names : sequence of str
         Names of laws; a name that is not in the registry, such as that of a prototype in Python,
         is left out.
-    at : Link
+    at : SuiteLink
         The link for which laws are designed.
 
     Returns
@@ -249,7 +248,7 @@ def laws(settings: Settings, names: Sequence[str], at: Link) -> list[Law]:
 
 
 def designs(
-    settings: Settings, names: Sequence[str], at: Link
+    settings: Settings, names: Sequence[str], at: SuiteLink
 ) -> dict[str, list[tuple[str, str]] | None]:
     """Design laws for a link.
 
@@ -259,7 +258,7 @@ def designs(
         The suite, which says which laws are designed.
     names : sequence of str
         Names of laws.
-    at : Link
+    at : SuiteLink
         The link.
 
     Returns
@@ -302,7 +301,7 @@ def plan(
     settings: Settings,
     files: Sequence[Path],
     chosen: Sequence[str | Prototype],
-    at: Link,
+    at: SuiteLink,
     seeds: int | None,
     overrides: Overrides = (),
     engine: Engine = PACKETS,
@@ -321,7 +320,7 @@ def plan(
         Files of the scenarios.
     chosen : sequence of str or class
         The laws under test.
-    at : Link
+    at : SuiteLink
         The link.
     seeds : int or None
         Number of seeds; as many as each scenario asks for if None.

@@ -270,7 +270,8 @@ def _map_axis(rate: str, rtt: str) -> str:
     """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
     if DOTS in rtt and "," in rtt:
         raise ScenarioError(
-            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of rates'
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of '
+            "rates"
         )
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
@@ -307,7 +308,7 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
     )
     print()
     for reason, number in counts.items():
-        print(f"{number:>7,} of {cells:,} cells: {reason}")
+        print(f"{number:>6,} of {cells:,} cells: {reason}")
     if drawn.oscillation:
         print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
         _show_packets(drawn, axis)

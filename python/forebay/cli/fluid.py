@@ -139,7 +139,7 @@ def _report(results: list[Result], call: Invocation, step_s: float | None) -> No
     print("means over the measurement window" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Results by traffic: {name}" if len(results) > 1 else "Results by traffic"
-        tables.who_gets_what(options.console(), result, title)
+        tables.show_traffic(options.console(), result, title)
     tables.warnings(options.console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
 
@@ -148,7 +148,7 @@ def _compared(results: list[Result], step_s: float | None) -> tuple[list[Row], d
     """Return the rows of fluids and packets, and a figure for each law."""
     from forebay.fluid import packets
 
-    comparisons = packets.beside(results, step_s)
+    comparisons = packets.comparisons(results, step_s)
     rows = [row for comparison in comparisons for row in comparison.rows()]
     ordered = sorted(comparisons, key=lambda comparison: comparison.law)
     groups = groupby(ordered, key=lambda comparison: comparison.law)
@@ -161,7 +161,7 @@ def _alone(result: Result) -> tuple[list[Row], dict[str, Plot]]:
 
     traces = Traces(result)
     laws = sorted({trace.law for trace in traces})
-    return traces.rows(), {law: traces.plot(law) for law in laws}
+    return traces.rows(), {law: traces.plot(law=law) for law in laws}
 
 
 def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:

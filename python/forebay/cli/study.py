@@ -111,7 +111,7 @@ def study(
     chosen, designs = engines.named(engine), Designs(store)
     points = Points(
         file, laws=overrides.law or (), overrides=overrides.set_ or (), seeds=overrides.seeds,
-        kept=designs, engine=chosen,
+        designs=designs, engine=chosen,
     )  # fmt: skip
     points.seeds += extent.add_seeds
     if extent.dry_run:

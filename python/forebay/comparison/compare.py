@@ -319,7 +319,7 @@ class ResultComparison:
 
     @cached_property
     def differences(self) -> list[MetricDifference]:
-        """The differences of each metric and law, over all points or for each direction of a link."""
+        """The differences of each metric and law, over all points or for each direction."""
         return self.at_points if self.apart else self._differences()
 
     @property

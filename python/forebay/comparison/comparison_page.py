@@ -270,7 +270,8 @@ def differences(comparison: ResultComparison) -> Plot:
         of_law = [line for line in lines if _series(comparison, line) == name]
         half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
         places = [
-            metrics.index(line.metric) + parts.aside(index, len(series), 0.6) for line in of_law
+            metrics.index(line.metric) + parts.group_offset(index, len(series), 0.6)
+            for line in of_law
         ]
         shares = [100 * line.share for line in of_law]
         parts.dots(axes, shares, places, index, name, xerr=half_widths)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebay._base import metrics, quantities, statistics
 from forebay._base.errors import ParameterError
@@ -21,10 +23,13 @@ from forebay.linux.link_engine import MADE_AGAIN, Limits, LinkEngine
 from forebay.report.result_files import finite
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import LawInfo, Observed, PointInfo, Run
     from forebay.experiment.experiment import Experiment, Source
+    from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
 
 #: Goodput of the short transfers alone.
@@ -47,7 +52,7 @@ COMPARED = [
 ]
 #: Metrics that some scenarios lack.
 SOMETIMES = ["mark_rate", SHORT.name]
-#: The tolerances that decide whether a law agrees: mean delay, and share of dropped or marked packets.
+#: Tolerances by which a law agrees: of the mean delay, and of the share of signalled packets.
 DELAY = Tolerance("delay_mean_s", "delay", share=0.10, least=1e-3, scale=1e3)
 SIGNALS = Tolerance("drop_rate+mark_rate", "loss", share=0.20, scale=100)
 #: Name of an engine's runs; other engines' runs are called after the engine.
@@ -99,7 +104,7 @@ class Side:
     observed: Sequence[Observed] = ()
 
     def values(self, name: str) -> list[float]:
-        """Return a metric of each run, or the sum of several joined by "+"; NaN if a run has none."""
+        """Return a metric of each run, or a sum such as "a+b"; NaN if a run has none."""
         return [sum(run.get(part, math.nan) for part in name.split("+")) for run in self.metrics]
 
     def mean_and_interval(self, name: str) -> tuple[float, float]:
@@ -401,7 +406,11 @@ def _with_short(run: Run, short: set[int]) -> dict[str, float]:
 Watching = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
 
 
-@dataclass
+#: Figures of a validation.
+ValidationPicture = Literal["agreement", "delays"]
+
+
+@dataclass(repr=False)
 class Validation:
     """The comparisons of each engine with the reference, for each finished scenario."""
 
@@ -414,6 +423,69 @@ class Validation:
     interrupted: bool = False
     #: Reason of a failure; empty otherwise.
     failure: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdicts and the metrics of every run, for JSON."""
+        from forebay.comparison import validation_page as page
+
+        return page.as_json(self.comparisons, "forebay.validate")
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each run."""
+        from forebay.comparison import validation_page as page
+
+        return page.runs_table(self.comparisons)
+
+    def plot(self, kind: ValidationPicture = "agreement", *, scenario: int = 0) -> Plot:
+        """Draw a figure of one scenario.
+
+        Parameters
+        ----------
+        kind : {"agreement", "delays"}, optional
+            Mean delay and loss of each law on both sides, or the distribution of the delay.
+        scenario : int, optional
+            Index in `comparisons`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or scenario.
+        """
+        from forebay.comparison import validation_page as page
+
+        if kind not in (kinds := get_args(ValidationPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
+        if not 0 <= scenario < len(self.comparisons):
+            expected = f"an index below {len(self.comparisons)}"
+            raise ParameterError("scenario", scenario, expected)
+        draw = {"agreement": page.agreement, "delays": page.delays}[kind]
+        return draw(self.comparisons[scenario])
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report, its figures and the runs to a folder."""
+        from forebay.comparison import validation_page as page
+
+        limits = (VOID_LATENESS, VOID_RATE)
+        page.write_files(self.comparisons, Path(out), "forebay.validate", *limits)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{scenario.heading}: {row.name}: {row.verdict}"
+            for scenario in self.comparisons
+            for row in scenario.rows
+        ]
+        return "\n".join(lines) or "no scenario was compared"
+
+    def _repr_html_(self) -> str:
+        from forebay.report import notebook
+
+        rows = [
+            [scenario.heading, row.name, row.verdict]
+            for scenario in self.comparisons
+            for row in scenario.rows
+        ]
+        figure = self.plot() if self.comparisons else None
+        return notebook.html("Validation", ["scenario", "law", "verdict"], rows, figure)
 
     def run_all(self, scenarios: Sequence[Sequence[Experiment]], progress: Watching | None) -> None:
         """Run and compare scenarios until a run fails or is interrupted."""

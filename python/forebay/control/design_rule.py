@@ -1,4 +1,4 @@
-"""A law's design rule applied to a link, whatever its senders: from goals to a `Design`."""
+"""A law's design rule, applied to a link with any senders: from goals to a `Design`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from forebay.control.senders import SENDERS
 if TYPE_CHECKING:
     from forebay._native import DesignedLaw
 
-#: A rule is asked for at most so many times more flows of Reno, and so many times fewer: a plant
-#: that needs less than that is of another kind. Halvings of the factor between a robust loop and
-#: one that is not.
+#: Largest factors by which a rule is asked for more and for fewer Reno flows; a plant beyond them
+#: is of another kind. Number of bisections between a robust loop and one that is not.
 MORE, FEWER, HALVINGS = 2.0**12, 2.0**4, 5
-#: The least share of robust gains that is taken to keep the queue's own oscillation within one step
-#: of a law's gains.
+#: Smallest fraction of the robust gains that is used to keep the queue's own oscillation within one
+#: step of a law's gains.
 SLOWER = 1 / 4
-#: Coefficients of a controller, which belong together.
+#: Sets of coefficients of a controller, which belong together.
 COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
 
 
@@ -57,7 +56,7 @@ def design_once(law: str, link: Link, target_pkts: float, settings: Mapping[str,
     names = [name for name, _, _ in link.model(law, []).goals]
     _check_keys(law, names, settings)
     goals = [(key, value) for key, value in settings.items() if key in names]
-    # What was set by hand stays, even where the rule has its own opinion.
+    # Fixed values stay, even if the rule has others.
     by_hand = {key: value for key, value in settings.items() if key not in names}
     params = [*by_hand.items()]
     if "target" in _params(law):
@@ -118,9 +117,9 @@ def design_once(law: str, link: Link, target_pkts: float, settings: Mapping[str,
 
 
 def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) -> OperatingPoint:
-    """Return the operating point at the target queue, as flows of Reno, which rules know.
+    """Return the operating point at the target queue, with Reno flows, for which rules are made.
 
-    Raises `ScenarioError` where these flows would need a probability of 1 or more.
+    Raises `ParameterError` if the flows would need a probability of 1 or more.
     """
     flows = plant.reno_flows(link.flows, link.rtt_s, target_pkts)
     capacity = base.capacity_pkts_per_s
@@ -153,7 +152,7 @@ def _too_many(link: Link, reason: str, expected: str) -> ParameterError:
 def _rate_loop(
     law: str, link: Link, plant: Plant, target: OperatingPoint, *, ruled: bool
 ) -> RateLoop:
-    """Return the loop of a law that acts on rates. Raises `ScenarioError` for any other law."""
+    """Return the loop of a law that acts on rates. Raises `ScenarioError` for other laws."""
     control = plant.law.rate_control
     if control is not None and not plant.published:
         reason = f"{law} acts on rates"
@@ -164,11 +163,9 @@ def _rate_loop(
         return RateLoop(capacity, target.flows, target.rtt_s, k_i, k_p, k_d, utilisation)
     if not ruled and plant.law.linear(target) is None:
         laws = registries.laws().items()
-        allowed = [name for name, entry in laws if entry["has_rule"] or entry["modelled"]]
-        raise ScenarioError(
-            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
-            f"{', '.join(allowed)}"
-        )
+        modelled = [name for name, entry in laws if entry["has_rule"] or entry["modelled"]]
+        reason = "it has neither a design rule nor a linear model"
+        raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     raise _no_equilibrium(law, link, plant)
 
 
@@ -179,12 +176,28 @@ def _rate_loop(
 def reno_equivalent(
     law: str, link: Link, target_pkts: float, params: tuple[tuple[str, str], ...]
 ) -> OperatingPoint | None:
-    """Return the Reno-equivalent operating point of a link, with the default goals of a rule.
+    """Return the Reno-equivalent operating point for a link, with the rule's default goals.
 
     It has the largest number of Reno flows for which the rule's gains keep Ms ≤ 2 with the link's
-    actual senders; fewer, where the queue's own oscillation would cross a step of the law's gains.
-    None for a law that has no rule, or that does not integrate: its rule asks for the equilibrium
-    p.
+    actual senders, or a smaller one with which the queue's own oscillation crosses no step of the
+    law's gains.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    link : Link
+        The link and its flows.
+    target_pkts : float
+        The set-point in packets.
+    params : tuple of (name, value)
+        Parameters of the law.
+
+    Returns
+    -------
+    OperatingPoint or None
+        None for a law without a rule, and for a law that does not integrate: its rule needs the
+        equilibrium p.
     """
     base, capacity = link.model(law, params), link.rate_bps / (8 * link.packet_bytes)
     rtt_s = link.rtt_s + target_pkts / capacity
@@ -217,7 +230,7 @@ def reno_equivalent(
     for _ in range(HALVINGS):
         middle = math.sqrt(good * bad)
         good, bad = (middle, bad) if robust(middle) else (good, middle)
-    # Gains that much smaller would cost more than the steps of PIE's do.
+    # Smaller gains would cost more than steps of the gain schedule do.
     candidates = (good * SLOWER ** (i / HALVINGS) for i in range(HALVINGS + 1))
     clear = (flows for flows in candidates if robust(flows) and not _crosses_step(by_rule(flows)))
     return point(next(clear, good))
@@ -246,7 +259,7 @@ def _by_rule(
 def _bracket(robust: Callable[[float], bool], alike: float) -> tuple[float, float] | None:
     """Return a number of flows with a robust loop and one without; None if there is no edge.
 
-    More flows of Reno have less gain: the rule then gives the law more.
+    The rule compensates the lower plant gain of more Reno flows by a larger gain of the law.
     """
     good, step = alike, 2.0
     if not robust(good):
@@ -260,7 +273,7 @@ def _bracket(robust: Callable[[float], bool], alike: float) -> tuple[float, floa
         if not robust(bad):
             return good, bad
         good = bad
-    # The rule's answer does not matter: the law finds the load by itself.
+    # The rule's gains do not matter, since the law adapts to the load.
     return None
 
 
@@ -283,7 +296,7 @@ def _notes(
 ) -> list[str]:
     """Return the rule's notes, and the operating point that it was asked for if that differs."""
     if answer is None:
-        return ["The law has no design rule: these are its parameters as they are."]
+        return ["The law has no design rule: its parameters are unchanged."]
     if plant.published:
         return answer["notes"]
     if rule_point is target:
@@ -291,11 +304,11 @@ def _notes(
     else:
         why = (
             f"{rule_point.flows:.3g} flows of Reno, the most for which its gains keep the "
-            f"sensitivity peak of the loop here at or below {ROBUST_PEAK:g} "
+            f"sensitivity peak of the actual loop at or below {ROBUST_PEAK:g} "
             f"({target.flows:.3g} flows of Reno need the same p0)"
         )
     note = f"The law's design rule is for Reno alone: it was applied to {why}. "
-    return [note + "What the rule says of those:", *answer["notes"]]
+    return [note + "Its notes for those:", *answer["notes"]]
 
 
 def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
@@ -340,13 +353,13 @@ def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
 
 
 def _params(law: str) -> list[str]:
-    """Return the names of a law's parameters; none for an unknown law."""
+    """Return the names of a law's parameters; an empty list for an unknown law."""
     laws = registries.laws()
     return [spec["name"] for spec in laws[law]["params"]] if law in laws else []
 
 
 def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None:
-    """Raise `ScenarioError` for a key that is neither a goal nor a parameter."""
+    """Raise `ParameterError` for a key that is neither a goal nor a parameter."""
     allowed = [*goals, *(name for name in _params(law) if name not in goals)]
     for key in settings:
         if key not in allowed:
@@ -358,7 +371,7 @@ def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None
 def _impossible_gains(
     law: str, gain_params: Sequence[str], by_hand: Mapping[str, str], error: ScenarioError
 ) -> ScenarioError:
-    """Return the error of a rule whose gains no law can have, in terms of what it was asked."""
+    """Return the error of a rule whose gains the law cannot have, in terms of its request."""
     name, _, wrong = str(error).partition(": ")
     if name not in gain_params or name in by_hand:
         return error
@@ -379,14 +392,28 @@ class LoneGainError(ParameterError):
 
 
 def gain_params_of(params: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the parameters of a rule's answer, except set-point and interval."""
+    """Return the names of the parameters of a rule's answer, without set-point and interval."""
     return tuple(name for name, _ in params if name not in ("target", "interval"))
 
 
 def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, str]) -> None:
-    """Raise `LoneGainError` where only some of a controller's coefficients are given.
+    """Raise an error if only some of a controller's coefficients are fixed.
 
-    A rule's coefficients are for each other.
+    The coefficients of a rule belong together.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    gain_params : sequence of str
+        Parameters that the rule chooses.
+    by_hand : dict
+        Parameters that are fixed.
+
+    Raises
+    ------
+    LoneGainError
+        If some of the coefficients are missing.
     """
     for together in COEFFICIENTS:
         names = [name for name in gain_params if name in together]

@@ -467,7 +467,7 @@ class Design:
                 **dict(self.params),
                 "queue_pkts": self.queue_pkts,
                 "stable": self.stable,
-                **{name: value for name, value in _margins(margins).items()},
+                **_margins(margins),
                 "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
                 "settling_s": quantities.finite(self.settling_s),
             }

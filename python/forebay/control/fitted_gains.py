@@ -460,7 +460,7 @@ def _expected(
     """
     product_pkts = place.product_pkts
     most_pkts = MOST_OF_BUFFER * place.room_pkts
-    fewest, most = place.flows or (ASSUMED_FLOWS, ASSUMED_FLOWS)
+    few, many = place.flows or (ASSUMED_FLOWS, ASSUMED_FLOWS)
 
     def target_pkts_for(flows: float) -> float:
         least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * flows - product_pkts)
@@ -469,18 +469,18 @@ def _expected(
     own = _own_set_point(law, fixed)
     target = own
     if target is None:
-        target = f"{_rounded(target_pkts_for(fewest)):g}p"
+        target = f"{_rounded(target_pkts_for(few)):g}p"
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
     if own is not None and "target" not in fixed:
-        least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * fewest - product_pkts)
+        least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * few - product_pkts)
         if not min(least, most_pkts) <= target_pkts <= most_pkts:
-            target = f"{_rounded(target_pkts_for(fewest)):g}p"
+            target = f"{_rounded(target_pkts_for(few)):g}p"
             target_pkts = float(target.removesuffix("p"))
     if place.flows is None:
         # An assumed number of flows gives way to the link.
         able = (product_pkts + target_pkts) / LEAST_WINDOW_PKTS
-        fewest = most = max(1.0, min(fewest, math.floor(able)))
-    return (fewest, most), target
+        few = many = max(1.0, min(few, math.floor(able)))
+    return (few, many), target
 
 
 def _own_set_point(law: str, fixed: Mapping[str, str]) -> str | None:
@@ -592,7 +592,7 @@ def _short(text: str) -> str:
 
 
 def _rtt(place: OperatingRange) -> str:
-    least, most = place.rtt_s
-    if least == most:
-        return quantities.time(most)
-    return f"{quantities.time(least)} to {quantities.time(most)}"
+    shortest, longest = place.rtt_s
+    if shortest == longest:
+        return quantities.time(longest)
+    return f"{quantities.time(shortest)} to {quantities.time(longest)}"

@@ -508,7 +508,7 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
     size = max(map(len, lists.values()))
     for name, values in lists.items():
         if len(values) not in (1, size):
-            longest = next(other for other, listed in lists.items() if len(listed) == size)
+            longest = next(key for key, entries in lists.items() if len(entries) == size)
             raise ParameterError(
                 name,
                 ",".join(map(str, values)),
@@ -519,7 +519,15 @@ def class_count(lists: Mapping[str, Sequence[object]]) -> int:
 
 
 def per_class(values: list[T], size: int) -> list[T]:
-    """Return a value for each of `size` classes; a list with one entry applies to all."""
+    """Return a value for each of `size` classes.
+
+    Parameters
+    ----------
+    values : list
+        One value, which applies to all classes, or one for each class.
+    size : int
+        Number of classes.
+    """
     return values * size if len(values) == 1 else values
 
 

@@ -359,8 +359,8 @@ def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium
     }
     note = (
         f"The law's parameters are unchanged. Its linear model was measured: it has order "
-        f"{len(denominator) - 1}, and is within {max(100 * error, 0.001):.2g} % of the law over sines "
-        "up to half its sampling frequency."
+        f"{len(denominator) - 1}, and is within {max(100 * error, 0.001):.2g} % of the law for "
+        "sines up to half its sampling frequency."
     )
     return Equilibrium(point(queue_pkts), model), [note]
 

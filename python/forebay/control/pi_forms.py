@@ -96,7 +96,7 @@ class PiLaw:
         if not 0 < b < a:
             return None
         values = self.form.values(a, b)
-        if any(not 0 <= value <= most for value, most in zip(values, self.limits, strict=True)):
+        if any(not 0 <= value <= limit for value, limit in zip(values, self.limits, strict=True)):
             return None
         return tuple(zip(self.form.names, values, strict=True))
 

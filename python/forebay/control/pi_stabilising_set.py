@@ -313,10 +313,8 @@ def _pi_law(law: str) -> PiLaw:
     """Return the form of a PI. Raises `ScenarioError` for any other law."""
     form = pi_forms.pi_law(law)
     if form is None:
-        raise ScenarioError(
-            f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
-            "`forebay tune` searches other laws over a range"
-        )
+        expected = f"a PI: {', '.join(pi_forms.pi_laws())} (`tune` searches any law over a range)"
+        raise ParameterError("law", law, expected, reason="it is not a PI, and there is a range")
     return form
 
 
@@ -479,8 +477,10 @@ def choose(corners: Sequence[Corner], interval_s: float, most_k_p: float = math.
     ScenarioError
         If no gains are robust at every corner.
     """
-    most = min(most_k_p, *(corner.most_k_p() for corner in corners))
-    k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
+    highest = min(most_k_p, *(corner.most_k_p() for corner in corners))
+    k_p = np.union1d(
+        np.linspace(0, highest, TRIED)[1:-1], np.geomspace(1e-4 * highest, highest, TRIED)[:-1]
+    )
     k_i = np.min([corner.robust_k_i(k_p) for corner in corners], axis=0)
     best = int(k_i.argmax())
     if k_i[best] <= 0:

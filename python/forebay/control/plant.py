@@ -72,7 +72,7 @@ class Settling(NamedTuple):
 
 @dataclass(frozen=True)
 class CoupledClass:
-    """Classic or L4S flows at equilibrium: number, window, RTT with queueing, probability and rate."""
+    """Classic or L4S flows at equilibrium; `rtt_s` includes queueing, and the rate is per flow."""
 
     flows: float
     window_pkts: float

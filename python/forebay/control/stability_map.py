@@ -1,7 +1,7 @@
 """Maps of stability over the load and the RTT, or over the load and the rate.
 
-Theory decides every cell by counting how often the loop gain, with delay, sampler and hold exact,
-passes −1 on its left. Packet simulation at a few points measures how much the queue oscillates.
+Theory decides every cell by Nyquist's count, with delay, sampler and hold exact. Packet simulations
+of a few cells measure how much the queue oscillates.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ Flags = NDArray[np.bool_]
 Words = NDArray[np.str_]
 Params = Sequence[tuple[str, str]]
 
-#: Most packets that all simulations of a map forward: some twenty minutes of a core.
+#: Largest number of packets of all simulations of a map: about twenty minutes on one core.
 MOST_PACKETS = 2e9
-#: A simulation lasts this many settling times, and is measured after the first of them.
+#: Duration of a simulation in settling times; it is measured after the first of them.
 SETTLED = 3.0
 #: Figures of a map.
 MapPicture = Literal["map"]
 #: Axis of a map next to the number of flows.
 Axis = Literal["rtt", "rate"]
-#: Shortest and longest simulation.
+#: Shortest and longest duration of a simulation, in seconds.
 SHORTEST_S, LONGEST_S = 30.0, 300.0
 
 
@@ -59,17 +59,40 @@ SHORTEST_S, LONGEST_S = 30.0, 300.0
 class StabilityMap:
     """A map of where a law's loop is stable.
 
-    Columns go with `flows`, rows with `values`.
+    Columns correspond to `flows`, and rows to `values`.
 
-    axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
-    gain_margin_db: least rise of the gain to −1; below 0 where the loop is unstable, nan where
-        there is no equilibrium.
-    stable: by the count.
-    rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
-    oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
-    simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
-    windows: one of `WINDOWS`.
-    interrupted: True if Ctrl-C came while packets ran, so that the map has none.
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    link : Link
+        The link, for everything that no axis varies.
+    axis : {"rtt", "rate"}
+        The axis of the rows.
+    flows : array of shape (n,)
+        Numbers of flows.
+    values : array of shape (m,)
+        Propagation RTTs in seconds, or rates in bit/s.
+    gain_margin_db : array of shape (m, n)
+        Gain margins; negative for an unstable loop, NaN without an equilibrium.
+    stable : array of shape (m, n)
+        True where the loop is stable.
+    rest : array of shape (m, n)
+        "linear" where there is an equilibrium, or else a key of `plant.REASONS`.
+    oscillation : sequence of (flows, value, ratio)
+        Standard deviation over mean of the queue of each simulated cell.
+    simulated_s : float
+        Duration of each simulation.
+    settling_s : dict
+        Settling time of each simulated cell, by theory.
+    windows : {"published", "sawtooth"}
+        Description of Reno flows.
+    measured : LinearModel or None
+        Measured model of a law written in Python.
+    interrupted : bool
+        True if Ctrl-C ended the simulations, so that the map has none.
+    target_pkts : float
+        Set-point in packets, from which simulations measure deviations.
     """
 
     law: str
@@ -84,20 +107,18 @@ class StabilityMap:
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
     windows: Windows = "published"
-    #: the measured model of a law in Python
     measured: LinearModel | None = None
     interrupted: bool = False
-    #: Set-point in packets, from which packet simulations measure deviations.
     target_pkts: float = 1.0
 
     def rate_and_rtt(self, value: float) -> tuple[float, float]:
-        """Return rate in bit/s and RTT in s at a value of the axis."""
+        """Return rate in bit/s and RTT in seconds at a value of the axis."""
         if self.axis == "rate":
             return value, self.link.rtt_s
         return self.link.rate_bps, value
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of cells: stable, unstable, and without equilibrium by reason."""
+        """Return the number of stable and unstable cells, and of those without equilibrium."""
         unstable = (self.rest == "linear") & ~self.stable
         missing = {
             f"no equilibrium: {words}": int((self.rest == how).sum())
@@ -107,14 +128,30 @@ class StabilityMap:
         return {"stable": int(self.stable.sum()), "unstable": int(unstable.sum())} | missing
 
     def unsettled(self, flows: float, value: float) -> str:
-        """Return a remark on a simulated point that needs longer than it was simulated."""
+        """Return a remark on a cell whose simulation was shorter than it needs to settle; else "".
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        value : float
+            RTT or rate.
+        """
         needs_s = self.settling_s.get((flows, value), 0.0)
         if SETTLED * needs_s <= self.simulated_s:
             return ""
-        return f" (which needs {needs_s:.0f} s to settle: this is its start)"
+        return f" (settling time {needs_s:.0f} s: the simulation shows the start)"
 
     def verdict(self, flows: float, value: float) -> str:
-        """Return theory's verdict on the cell nearest to a number of flows and an RTT or rate."""
+        """Return theory's verdict on the cell that is closest to an operating point.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        value : float
+            RTT or rate.
+        """
         column = int(np.abs(np.log(self.flows / flows)).argmin())
         row = int(np.abs(np.log(self.values / value)).argmin())
         if np.isnan(self.gain_margin_db[row, column]):
@@ -357,9 +394,29 @@ def theory_map(
 ) -> StabilityMap:
     """Return theory's map on `points` × `points` cells, evenly spaced in the logarithm.
 
-    link: what the axes leave fixed. params: of the law, as texts. windows: one of `WINDOWS`.
+    Parameters
+    ----------
+    law : str
+        Name of the law, or FILE.py:NAME.
+    link : Link
+        The link, for everything that no axis varies.
+    params : sequence of (name, value)
+        Parameters of the law.
+    flows : (float, float)
+        Range of the number of flows.
+    axis : {"rtt", "rate"}
+        The other axis.
+    values : (float, float)
+        Its range, in seconds or bit/s.
+    points : int, optional
+        Number of cells along an axis.
+    windows : {"published", "sawtooth"}, optional
+        Description of Reno flows.
 
-    Raises `ScenarioError` for a law or parameter that is wrong.
+    Raises
+    ------
+    ScenarioError
+        If the law or a parameter is wrong.
     """
     columns, rows = np.geomspace(*flows, points), np.geomspace(*values, points)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
@@ -378,10 +435,8 @@ def theory_map(
     rest, margin, stable = (np.concatenate(cells) for cells in zip(*lines, strict=True))
     if set(rest) == {"unmodelled"}:
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
-        raise ScenarioError(
-            f'law: found "{law}", which has no linear model with these parameters, allowed: '
-            f"{', '.join(modelled)}"
-        )
+        reason = "it has no linear model with these parameters"
+        raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     shape = (points, points)
     return StabilityMap(
         law,
@@ -398,7 +453,7 @@ def theory_map(
 
 
 def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats, Flags]:
-    """Return how each number of flows settles at one RTT and rate, its margin and stability."""
+    """Return outcome, margin and stability for each number of flows at one RTT and rate."""
     line = plant.load_line(flows, rtt_s)
     margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
     for loads, terms in line.loops:
@@ -416,12 +471,22 @@ def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats,
 def with_packets(
     theory: StabilityMap, params: Params, points: int, store: StoreLike | None
 ) -> StabilityMap:
-    """Return the map with `points` × `points` packet simulations on it, of long-lived flows.
+    """Return the map with `points` × `points` packet simulations of long-lived flows.
 
-    They last as long as the slowest of their cells that is stable needs to settle, by theory, and
-    twice that long again, within `LONGEST_S` and within `MOST_PACKETS` in all. On links so fast
-    that the shortest simulations exceed that, there are none, and a warning says so. Runs that
-    `store` has are returned from there.
+    Each lasts three settling times of the slowest stable cell among them, within `LONGEST_S` and
+    `MOST_PACKETS` in total. On links so fast that the shortest simulations exceed that, there are
+    none, and a warning says so.
+
+    Parameters
+    ----------
+    theory : StabilityMap
+        The map.
+    params : sequence of (name, value)
+        Parameters of the law.
+    points : int
+        Number of simulations along an axis.
+    store : Store, str or PathLike or None
+        Store of runs, or its address.
     """
     from forebay.experiment import execution, experiment, store_choice
 
@@ -433,7 +498,7 @@ def with_packets(
         print(
             f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at such "
             f"rates would forward {packets_per_s * SHORTEST_S:.1g} packets, and the limit is "
-            f"{MOST_PACKETS:.0e}; ask for fewer with --simulate",
+            f"{MOST_PACKETS:.0e}; ask for fewer simulations",
             file=sys.stderr,
         )
         return theory
@@ -447,8 +512,8 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation, kept = [], store_choice.opened(store)
-    for number, done in execution.execute_all(reads, samples=False, store=kept):
+    oscillation, opened = [], store_choice.opened(store)
+    for number, done in execution.execute_all(reads, samples=False, store=opened):
         execution.check_whole(reads[number], done)
         for run in done.runs:
             mean = run.metrics["queue_mean_pkts"]
@@ -460,7 +525,7 @@ def with_packets(
 
 
 def _settling_s(theory: StabilityMap, params: Params, flows: float, value: float) -> float:
-    """Return the settling time of a cell's loop; 0 if there is none, or it is not stable."""
+    """Return the settling time of a cell's loop; 0 for a missing or unstable loop."""
     rate_bps, rtt_s = theory.rate_and_rtt(value)
     link = theory.link.at_rate(rate_bps)
     plant = (

@@ -340,7 +340,7 @@ LAST_BYTES = 4000
 NOT_THERE = (126, 127)
 
 
-class Keep:
+class ExtrasFolder:
     """A temporary folder for files of runs; it is deleted with this object."""
 
     def __init__(self) -> None:
@@ -354,7 +354,7 @@ def runs_programs(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProgram:
     """A program of a scenario that has ended.
 
     Attributes
@@ -405,16 +405,18 @@ def end_of(output: Path) -> str:
         return ""
 
 
-def taken(keep: Keep, name: str, programs: Sequence[Ended], capture: Path) -> Extras:
+def collect_extras(
+    keep: ExtrasFolder, name: str, programs: Sequence[EndedProgram], capture: Path
+) -> Extras:
     """Copy the files of a run that the result keeps out of the run's folder.
 
     Parameters
     ----------
-    keep : Keep
+    keep : ExtrasFolder
         Receives the files.
     name : str
         Name that the files share; see `file_name`.
-    programs : Sequence[Ended]
+    programs : Sequence[EndedProgram]
         The programs of the run.
     capture : Path
         The run's capture of packets; it need not exist.

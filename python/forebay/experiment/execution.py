@@ -121,7 +121,7 @@ class Job(Protocol):
     """Runs that are started together."""
 
     @property
-    def left(self) -> int:
+    def unfinished(self) -> int:
         """Number of runs that have not ended yet."""
 
     @property
@@ -129,7 +129,7 @@ class Job(Protocol):
         """True if no more runs will end."""
 
     def begin(self, threads: int) -> None:
-        """Start the runs, so many at a time."""
+        """Start the runs, at most `threads` of them at a time."""
 
     def cancelled(self) -> bool:
         """Cancel the runs under way, and return True once all of them have ended."""
@@ -163,7 +163,7 @@ def keep_busy(
     waiting, under_way = iter(jobs), list[J]()
     try:
         while True:
-            while sum(job.left for job in under_way) < threads:
+            while sum(job.unfinished for job in under_way) < threads:
                 job = next(waiting, None)
                 if job is None:
                     break
@@ -331,7 +331,7 @@ class _Job:
         return self.batch.progress() if self.batch and self.missing else 0.0
 
     @property
-    def left(self) -> int:
+    def unfinished(self) -> int:
         """Number of runs that have not ended."""
         return len(self.stored_runs) + len(self.missing) - self.ended_count
 

@@ -168,7 +168,7 @@ class Result:
         link : int
             Index of the link; the bottleneck is 0.
         """
-        return [[run, *run.others][link] for run in self.runs_of(point, law)]
+        return [run.links[link] for run in self.runs_of(point, law)]
 
     def points(self) -> Iterator[tuple[int, PointInfo]]:
         """Yield the points with finished runs, with their indices."""
@@ -188,7 +188,7 @@ class Result:
         JSON, the engine, and the metrics. Texts that the sweep set, such as "100ms", sort by their
         value.
         """
-        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        rows = [(run, link) for run in self.runs for link in run.links]
         points = [self.plan.points[run.point] for run, _ in rows]
         columns: dict[str, object] = {
             "law": [self.plan.laws[run.law] for run, _ in rows],
@@ -585,7 +585,7 @@ class Result:
         """
         if self.chosen_metrics:
             return list(self.chosen_metrics)
-        links = [link for run in self.runs for link in [run, *run.others]]
+        links = [link for run in self.runs for link in run.links]
         return [
             name
             for name in metrics.COMPARED
@@ -680,7 +680,7 @@ class Result:
             law = pl.lit(self.plan.laws[run.law]).alias("law")
             point = pl.lit(self.plan.points[run.point].label).alias("point")
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")
-            for observed in [run, *run.others]:
+            for observed in run.links:
                 link = pl.lit(observed.link).alias("link")
                 rows = rows_of(observed, self.plan.points[run.point])
                 rows = rows.select(law, point, seed, link, pl.all())
@@ -798,11 +798,11 @@ def _key_ending_with(name: str, keys: Sequence[str]) -> str:
     return matches[0]
 
 
-def _is_same(value: object, other: object) -> bool:
+def _is_same(first_value: object, second_value: object) -> bool:
     """Return True if two values of a setting are equal, whatever their units are written like."""
-    if value == other:
+    if first_value == second_value:
         return True
-    first, second = quantities.read(value), quantities.read(other)
+    first, second = quantities.read(first_value), quantities.read(second_value)
     if first is None or second is None:
         return False
     same_unit = first[1] == second[1] or not (first[1] and second[1])

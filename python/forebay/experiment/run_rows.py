@@ -163,7 +163,7 @@ class LawAtPoint:
     def run(self, run: Run) -> list[dict[str, Any]]:
         """Return the rows of a finished run, one for each link."""
         cost = run.metrics[COST]
-        return [self._row(run.seed, i, link, cost) for i, link in enumerate([run, *run.others])]
+        return [self._row(run.seed, i, link, cost) for i, link in enumerate(run.links)]
 
     def fault(self, seed: int, why: str) -> list[dict[str, Any]]:
         """Return the row of a failed run.
@@ -255,7 +255,7 @@ GOODPUT: dict[str, Any] = {
 
 def packed(run: Run) -> bytes:
     """Return the arrays of a run as the contents of a Parquet file."""
-    links: list[Observed] = [run, *run.others]
+    links = run.links
     names = dict.fromkeys(name for link in links for name in link.samples)
     columns = [
         _lists(f"{SAMPLE_COLUMN}{name}", [link.samples.get(name) for link in links])

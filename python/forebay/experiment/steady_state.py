@@ -134,7 +134,7 @@ def _numbers(run: Run) -> dict[str, float]:
     """Return the metrics of a run at all links, without what it cost."""
     return {
         f"{link.link} {name}": value
-        for link in [run, *run.others]
+        for link in run.links
         for name, value in link.metrics.items()
         if name != COST
     }

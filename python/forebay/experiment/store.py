@@ -230,7 +230,7 @@ class Store(Segments):
             )
             for row, of_link in zip(rows_of_run, arrays, strict=True)
         ]
-        return Run(point, law, seed, links[0], links[1:])
+        return Run(point, law, seed, links)
 
     def _sample_stem(self, config: str, seed: int) -> str:
         """Return the name of a run's file of arrays, without its checksum."""

@@ -163,7 +163,7 @@ def compare(
     """
     runs_of_models = experiments(path, laws, overrides, seeds)
     check_step(runs_of_models[0], step_s)
-    return beside(
+    return comparisons(
         [whole_result(experiment_of_model) for experiment_of_model in runs_of_models], step_s
     )
 
@@ -239,7 +239,7 @@ def _steps_s(point: PointInfo) -> list[float]:
     return sorted({time for time in times if 0 < time < point.duration_s})
 
 
-def beside(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:
+def comparisons(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:
     """Return the comparison of each law at each point.
 
     Parameters
@@ -251,13 +251,13 @@ def beside(results: Sequence[Result], step_s: float | None = None) -> list[Fluid
     """
     packets, *fluids = results
     points = {point.label: point for point in packets.plan.points}
-    comparisons = []
+    compared = []
     for pair in zip(*(Traces(result) for result in fluids), strict=True):
         point = points[pair[0].point]
         lines = [_packets(packets, pair[0])]
         lines += [fluid_line(name, trace) for name, trace in zip(NAMES[1:], pair, strict=True)]
         law = next(law for law in point.laws if law.label == pair[0].law)
-        comparisons.append(
+        compared.append(
             FluidAndPackets(
                 pair[0].law,
                 pair[0].point,
@@ -269,7 +269,7 @@ def beside(results: Sequence[Result], step_s: float | None = None) -> list[Fluid
                 target_pkts(point, law, point.links[0]),
             )
         )
-    return comparisons
+    return compared
 
 
 def fluid_line(name: str, trace: FluidTrace) -> Line:

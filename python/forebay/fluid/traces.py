@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import FluidTrace
 from forebay.experiment import descriptions, execution
 from forebay.experiment import result as runs
 from forebay.fluid.engine import Fluid, Model
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.quantities import Overrides
     from forebay._native import Plan, Run
     from forebay.experiment.experiment import Source
@@ -38,7 +42,7 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
     plan : Plan
         The plan of its experiment.
     """
-    links = [run, *run.others]
+    links = run.links
     classes = plan.fluid_classes(run.point)
     columns = run.samples
     return FluidTrace(
@@ -52,6 +56,10 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
         columns["in_flight_pkts"],
         np.array([columns[f"rtt_s.{i}"] for i in range(len(classes))]),
     )
+
+
+#: Figures of fluid runs.
+FluidPicture = Literal["time"]
 
 
 class Traces(list[FluidTrace]):
@@ -79,19 +87,45 @@ class Traces(list[FluidTrace]):
         """The plan of the runs."""
         return self.result.plan
 
-    def plot(self, law: str | None = None) -> Plot:
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows of `frame`, for JSON."""
+        return {"title": self.plan.title, "means": quantities.finite(self.rows())}
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with the means over the second half of each run."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows())
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report of the runs, as any engine's, to a folder."""
+        self.result.report(out)
+
+    def __str__(self) -> str:
+        return str(self.result)
+
+    def plot(self, kind: FluidPicture = "time", *, law: str | None = None) -> Plot:
         """Draw queue, window and probability of one law over time, one column per point.
 
         Parameters
         ----------
+        kind : {"time"}, optional
+            The figure.
         law : str, optional
             Label of the law; the first by default.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or law.
         """
         from forebay.report.plot import styled
 
+        if kind not in (kinds := get_args(FluidPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
-            raise ValueError(f'law: there is no "{law}"; the runs have {", ".join(laws)}')
+            raise ParameterError("law", law, ", ".join(laws))
         chosen = laws[0] if law is None else law
         return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 

@@ -309,9 +309,21 @@ def _verify(attached: Attached) -> None:
 
 @records.alone()
 def change(device: str, changes: Mapping[str, str]) -> Attached:
-    """Change parameters of the law, or `rate` of our shaper, while traffic runs.
+    """Change parameters of a law, or the rate of Forebay's shaper, while traffic passes.
 
-    Raises `ScenarioError`, `KernelError`.
+    Parameters
+    ----------
+    device : str
+        Name of the device.
+    changes : dict of str to str
+        New values of parameters; "rate" is that of the shaper.
+
+    Raises
+    ------
+    ScenarioError
+        If the device has no law, or a value is wrong.
+    KernelError
+        If the kernel refuses the change.
     """
     programs.need_capabilities(programs.NETWORK, "set")
     attached = devices.attached_to(device)
@@ -359,18 +371,34 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
 
 
 def _active(attached: Attached) -> int:
-    """Return which of the law's two settings is the active one. Raises `KernelError`."""
+    """Return the index of the law's active settings, 0 or 1. Raises `KernelError`."""
     (active,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["active"]))
     return int(active["formatted"]["value"])
 
 
 def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
-    """Return the burst of our shaper: what it sends at once after being idle."""
+    """Return the burst of Forebay's shaper: the bytes that it sends at once after idling.
+
+    Parameters
+    ----------
+    rate_bps : float
+        Rate of the shaper.
+    packet_bytes : int
+        Size of a packet.
+    """
     return max(2 * packet_bytes, round(BURST_S * rate_bps / 8))
 
 
 def shaper(attached: Attached, target: Device) -> list[str]:
-    """Return the words of tc for our shaper."""
+    """Return the arguments of tc that install Forebay's shaper.
+
+    Parameters
+    ----------
+    attached : Attached
+        The law.
+    target : Device
+        The device.
+    """
     words = ["tc", "qdisc", "replace", "dev", target.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
@@ -382,7 +410,15 @@ def shaper(attached: Attached, target: Device) -> list[str]:
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
-    """Return the law's settings as `struct settings` of front.h."""
+    """Return the law's settings as `struct settings` of front.h.
+
+    Parameters
+    ----------
+    attached : Attached
+        The law.
+    twin : LawTwin
+        Its fixed-point twin.
+    """
     bytes_per_s = shaper_bps(attached) / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
@@ -487,7 +523,7 @@ def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.T
 def _designed(
     attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
-    """Return parameters by the law's rule, and a line on them."""
+    """Return parameters by the law's design rule, and a sentence on them."""
     from forebay.control.link import PLAIN  # loads numpy
     from forebay.control.senders import SENDERS
 
@@ -507,8 +543,8 @@ def _designed(
     shortest_s, longest_s = (_native.quantity("--design", end, "time") for end in ends)
     flows = None
     if "flows" in design:
-        least, most = quantities.range_ends("flows", design["flows"])
-        flows = (float(least), float(most))
+        few, many = quantities.range_ends("flows", design["flows"])
+        flows = (float(few), float(many))
     place = {
         "rate_bps": attached.rate_bps,
         "packet_bytes": target.ip_bytes,
@@ -672,9 +708,24 @@ def _detach_without_record(device: str) -> Detached:
 
 
 def remove(attached: Attached, name: str) -> list[str]:
-    """Remove a law from a device of this namespace, and ask the kernel afterwards.
+    """Remove a law from a device of this namespace, and verify that it is gone.
 
-    Returns notes to the user. Raises `KernelError` where something is left.
+    Parameters
+    ----------
+    attached : Attached
+        The record of the law.
+    name : str
+        Present name of the device.
+
+    Returns
+    -------
+    list of str
+        Notes to the user.
+
+    Raises
+    ------
+    KernelError
+        If a part of the law is left.
     """
     notes = []
     ifindex = devices.index(name)

@@ -28,7 +28,14 @@ from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import Fault, guest_check, guest_orders, guest_run
 from forebay.experiment import engines
-from forebay.experiment.engines import KERNEL, Ended, Keep, Remark, file_name, runs_programs
+from forebay.experiment.engines import (
+    KERNEL,
+    EndedProgram,
+    ExtrasFolder,
+    Remark,
+    file_name,
+    runs_programs,
+)
 from forebay.linux import guests
 from forebay.scenario import names
 
@@ -199,7 +206,7 @@ class GuestRun:
     scenario: Path
     #: Name of the run's files, and where they go; None where it leaves none.
     name: str = ""
-    keep: Keep | None = None
+    keep: ExtrasFolder | None = None
     #: True for a queue of ours, also where the kernel has the law.
     ours: bool = False
     cancelled: bool = False
@@ -241,7 +248,7 @@ class GuestRun:
         except RuntimeError as error:
             raise GuestError(f"{error}{self._cause(folder)}{_last_lines(folder)}") from error
         programs = [
-            Ended(
+            EndedProgram(
                 *(program["traffic"], program["end"], program["command"], program["status"]),
                 folder / f"program-{number}",
                 program["output"],
@@ -249,7 +256,7 @@ class GuestRun:
             for number, program in enumerate(json.loads(outcome)["programs"])
         ]
         if self.keep is not None:
-            self.extras = engines.taken(self.keep, self.name, programs, folder / CAPTURE)
+            self.extras = engines.collect_extras(self.keep, self.name, programs, folder / CAPTURE)
         for program in programs:
             # Without its client a run has no traffic; the end of the client's output says why.
             if program.is_no_program:
@@ -402,7 +409,7 @@ class _Guests:
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
         folder = names.path(experiment.path).parent.absolute()
-        keep = Keep() if plan.keeps_packets or runs_programs(plan) else None
+        keep = ExtrasFolder() if plan.keeps_packets or runs_programs(plan) else None
         self._runs = [
             GuestRun(plan, key, guest, samples, folder, file_name(plan, key), keep) for key in order
         ]

@@ -25,7 +25,7 @@ import numpy as np
 from forebay._base.temporary import temporary_folder, tidy
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.experiment import engines
-from forebay.experiment.engines import Ended, Keep, Remark, file_name
+from forebay.experiment.engines import EndedProgram, ExtrasFolder, Remark, file_name
 from forebay.linux import flow_mapping, link_outcome
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
@@ -184,7 +184,7 @@ class RealRuns:
         self.extras: dict[Key, Extras] = {}
         self._names = names or {}
         leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
-        self._keep = Keep() if leaves else None
+        self._keep = ExtrasFolder() if leaves else None
         self._under_way = _UnderWay()
         self._pool = ThreadPoolExecutor(links, thread_name_prefix="forebay-real")
         self._futures = [self._pool.submit(self._run, key) for key in keys]
@@ -277,7 +277,7 @@ class RealRuns:
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
                     result = observed if self._samples else _observed(observed, COLUMNS)
-                    return Run(*key, result), attempt
+                    return Run(*key, [result]), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")
@@ -313,7 +313,7 @@ def once(
     seed: int,
     limits: Limits,
     under_way: _UnderWay,
-    keep: Keep | None = None,
+    keep: ExtrasFolder | None = None,
     name: str = "",
 ) -> Attempt:
     """Make one attempt at a run.
@@ -328,7 +328,7 @@ def once(
         Limits from which on the run is void.
     under_way : _UnderWay
         The links that an interruption ends.
-    keep : Keep, optional
+    keep : ExtrasFolder, optional
         Where outputs of programs and captures go.
     name : str
         Name of the run's files.
@@ -386,7 +386,7 @@ def once(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [*remarks, *_default_warning(plan, outcome)],
-            engines.taken(keep, name, ended_programs, folder / CAPTURE) if keep else None,
+            engines.collect_extras(keep, name, ended_programs, folder / CAPTURE) if keep else None,
         )
 
 
@@ -441,11 +441,11 @@ class _Programs:
                 link.symlink_to(plan.folder / name)
         return own
 
-    def ended(self, outcome: Outcome) -> list[Ended]:
+    def ended(self, outcome: Outcome) -> list[EndedProgram]:
         """Return how each program ended: client, then server."""
         rows = zip(self._programs, self.on_the_link, outcome.observed.programs, strict=True)
         return [
-            Ended(program.traffic, end, command, status, output, engines.end_of(output))
+            EndedProgram(program.traffic, end, command, status, output, engines.end_of(output))
             for program, on_link, statuses in rows
             for end, command, status, output in zip(
                 ENDS, (program.client, program.server), statuses, on_link.outputs, strict=True

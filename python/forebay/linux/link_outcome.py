@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.publication import digest_of
 from forebay._base.words import in_figures, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
@@ -24,6 +25,8 @@ from forebay.experiment.steady_state import design_command
 from forebay.linux.link_settings import Settings, words
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._native import (
         LinkDirection,
         LinkDirectionSettings,
@@ -270,7 +273,7 @@ class Outcome:
             points=tuple(self._point(row, laws if both else laws[:1]) for row in directions),
         )
         runs = [
-            Run(index, index if both else 0, seed, direction.run)
+            Run(index, index if both else 0, seed, [direction.run])
             for index, direction in enumerate(directions)
         ]
         server = ["--server", self.server] if self.server else []
@@ -300,10 +303,40 @@ class Outcome:
             return [f"{labels[0]} {direction}" for direction in DIRECTIONS]
         return labels
 
-    def plot(self, kind: PlotKind = "queue", direction: str = "up", **options: Any) -> Plot:
-        """Draw a figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return settings, counts and metrics of both directions, for JSON."""
+        return {**self.table(), "up": self.up, "down": self.down}
+
+    def frame(self) -> pl.DataFrame:
+        """Return the table of metrics, with a row for each direction; see `forebay.Result`."""
+        return self.result().frame()
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report of `forebay.Result`, and link.json, to a folder."""
+        self.write(out)
+
+    def __str__(self) -> str:
+        return "\n".join(self.summary(None))
+
+    def plot(self, kind: PlotKind = "queue", *, direction: str = "up", **options: Any) -> Plot:
+        """Draw a figure of one direction.
+
+        Parameters
+        ----------
+        kind : str, optional
+            The figure, as for `forebay.Result.plot`.
+        direction : {"up", "down"}, optional
+            The direction.
+        **options : int
+            Further arguments of `forebay.Result.plot`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or direction.
+        """
         if direction not in DIRECTIONS:
-            raise ValueError(f'direction: "{direction}" is unknown; expected up or down')
+            raise ParameterError("direction", direction, ", ".join(DIRECTIONS))
         return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
 
     def _repr_html_(self) -> str:

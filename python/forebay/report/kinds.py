@@ -107,7 +107,7 @@ def completions(result: Result, point: int, link: int) -> Sheet:
     for kind in over_time.with_transfers(result, point, link):
         series = []
         for index, law in result.laws(point):
-            took = took_s(result, point, index, link, kind)
+            took = completion_times_s(result, point, index, link, kind)
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
                 x, tags = np.concatenate([took[:1], took]), {"law": law.label}
@@ -184,7 +184,7 @@ def waited_no_longer(observed: Sequence[ClassObserved]) -> tuple[Floats, Floats]
     return np.concatenate([delay_ms[:1], delay_ms]), np.concatenate([[0.0], share])
 
 
-def took_s(result: Result, point: int, law: int, link: int, traffic: int) -> Floats:
+def completion_times_s(result: Result, point: int, law: int, link: int, traffic: int) -> Floats:
     """Return the completion times of one traffic's transfers under a law in seconds, sorted.
 
     Parameters

@@ -16,7 +16,7 @@ from scipy.spatial import ConvexHull, QhullError
 
 from forebay._base.words import in_figures
 from forebay.control import pi_forms
-from forebay.report.parts import EDGE, at_corner, beside, bode_panels, quarter_turns, titled
+from forebay.report.parts import EDGE, bode_panels, quarter_turns, titled, write_at, write_next_to
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 
@@ -63,13 +63,13 @@ def bode(loop: Loop, title: str = "") -> Plot:
         at = float(np.interp(crossover, omega, phase))
         bottom.plot([crossover] * 2, [-180, at], color=MARGIN, linewidth=2.2)
         text = f"phase margin {margins.phase_deg:.1f}° at {in_figures(crossover)} rad/s"
-        beside(bottom, text, (crossover, 0.5 * (at - 180)), (-8, 0), va="center")
+        write_next_to(bottom, text, (crossover, 0.5 * (at - 180)), (-8, 0), va="center")
     if turn == turn and math.isfinite(margins.gain_db):
         gain = -margins.gain_db
         top.plot([turn] * 2, [gain, 0], color=MARGIN, linewidth=2.2)
         text = f"gain margin {margins.gain_db:.1f} dB at {in_figures(turn)} rad/s"
-        beside(top, text, (turn, gain), (-6, 0), va="top")
-    at_corner(
+        write_next_to(top, text, (turn, gain), (-6, 0), va="top")
+    write_at(
         top,
         "stable" if loop.stable else "unstable",
         (0.99, 0.95),
@@ -103,7 +103,7 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
     axes.plot([-1], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
     axes.set(xlim=(-3, 1.5), ylim=(-2.5, 2), aspect="equal", xlabel="Re L", ylabel="Im L")
     text = f"largest |1/(1 + L)| = {loop.margins.sensitivity:.2f}"
-    beside(axes, text, (-1, nearest), (0, 4), ha="center", va="bottom")
+    write_next_to(axes, text, (-1, nearest), (0, 4), ha="center", va="bottom")
     axes.set_title(titled(title, "Nyquist curve, frequencies above 0"))
     return figure
 
@@ -195,7 +195,7 @@ def step(loop: Loop, title: str = "") -> Plot:
     if math.isfinite(settling):
         axes.axvline(settling, color=MARGIN, linewidth=1.2)
         text = f"settling time {in_figures(settling)} s (2 %)"
-        beside(axes, text, (settling, 0.92), (4, 0), xycoords=("data", "axes fraction"))
+        write_next_to(axes, text, (settling, 0.92), (4, 0), xycoords=("data", "axes fraction"))
     axes.legend(loc="center right")
     axes.set_title(titled(title, "step response to 10 % more flows, linear model"))
     return figure
@@ -263,7 +263,7 @@ def identified(response: IdentifiedResponse, title: str) -> Plot:
         for axes in (top, bottom):
             axes.axvline(at, color=COLOURS[1], linewidth=1.2)
         text = f"phase margin {response.phase_margin_deg:.0f}° at {at:.3g} rad/s"
-        at_corner(bottom, text, (0.02, 0.05), color="black")
+        write_at(bottom, text, (0.02, 0.05), color="black")
     return figure
 
 
@@ -355,7 +355,7 @@ def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
             f"{in_figures(max(crossovers))} rad/s;\n"
             f"the least phase margin is {least:.0f}°"
         )
-        at_corner(bottom, text, (0.01, 0.04))
+        write_at(bottom, text, (0.01, 0.04))
     top.legend(loc="lower left")
     return figure
 
@@ -433,7 +433,7 @@ def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     axes.set_xlim(0, duration_s)
     if settling:
         text = f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}"
-        at_corner(axes, text, (0.985, 0.62), ha="right")
+        write_at(axes, text, (0.985, 0.62), ha="right")
     axes.legend(loc="upper right")
     axes.set_title(titled(title, "step response to 10 % more flows, linear model"))
     return figure

@@ -361,8 +361,8 @@ def about_queue(result: Result, point: PointInfo, link: int) -> str:
     rows, limit = round(point.duration_s / point.sample_s), steps(result)
     if rows > 2 * limit:
         text += (
-            f" In print, the curve is the mean of every {-(-rows // limit)} samples, in a band from "
-            "their least to their greatest."
+            f" In print, each point averages {-(-rows // limit)} samples; the band spans their "
+            "minimum and maximum."
         )
     return text + (f" This link is always under {place.law.label}." if place.law else "")
 

@@ -35,10 +35,10 @@ FIGURES = "figures"
 
 @dataclass
 class PageFigure:
-    """Attributes
+    """A figure of a page, which is drawn only when its turn comes: many would fill the memory.
+
+    Attributes
     ----------
-    figure of a page, which is drawn only when its file is written
-        many would fill the memory.
     name : str
         Name of the file without its suffix.
     make : Callable[[], Sheet | Plot]
@@ -353,6 +353,4 @@ def single_point_command(result: Result) -> str:
     _, point = next(result.points())
     overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
     options = [word for override in overrides for word in ("--set", override)]
-    return (
-        f"{result.experiment.command} {shlex.join([*options, '--out', 'results/override-point'])}"
-    )
+    return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"

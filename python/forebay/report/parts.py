@@ -333,7 +333,7 @@ def named_places(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xticks(range(len(names)), names)
 
 
-def aside(rank: int, count: int, room: float = 0.8) -> float:
+def group_offset(rank: int, count: int, room: float = 0.8) -> float:
     """Return the offset of a mark from the middle of its position.
 
     Parameters
@@ -430,7 +430,7 @@ def titled(title: str, subject: str) -> str:
     return f"{title}: {subject}" if title else subject[0].upper() + subject[1:]
 
 
-def at_corner(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
+def write_at(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
     """Write a text at a position of the axes, from (0, 0) to (1, 1).
 
     Parameters
@@ -447,7 +447,7 @@ def at_corner(axes: Axes, text: str, place: tuple[float, float], **options: Any)
     axes.annotate(text, place, xycoords="axes fraction", **NOTE | options)
 
 
-def beside(
+def write_next_to(
     axes: Axes, text: str, place: tuple[float, float], by: tuple[float, float], **options: Any
 ) -> None:
     """Write a text next to a value.

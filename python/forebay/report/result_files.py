@@ -379,7 +379,7 @@ def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) ->
 
 
 def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
-    """Return the metrics of the bottleneck, of its classes and traffic, and of other links.
+    """Return the metrics of the link under test, of its classes and traffic, and of other links.
 
     Empty groups are omitted.
     """
@@ -391,12 +391,13 @@ def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
     def traffic(link: Observed) -> dict[str, Any]:
         return {labels[traffic_.traffic]: finite(traffic_.metrics) for traffic_ in link.traffic}
 
+    tested, *untested = run.links
     groups = {
-        "classes": classes(run),
-        "traffic": traffic(run),
-        "links": {link.link: finite(link.metrics) for link in run.others},
-        "link_classes": {link.link: of for link in run.others if (of := classes(link))},
-        "link_traffic": {link.link: of for link in run.others if (of := traffic(link))},
+        "classes": classes(tested),
+        "traffic": traffic(tested),
+        "links": {link.link: finite(link.metrics) for link in untested},
+        "link_classes": {link.link: of for link in untested if (of := classes(link))},
+        "link_traffic": {link.link: of for link in untested if (of := traffic(link))},
     }
     return {"metrics": finite(run.metrics), **{key: of for key, of in groups.items() if of}}
 

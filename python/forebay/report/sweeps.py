@@ -272,7 +272,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
             cells = [result.cell_at(points[place][0], i, name) for place in places]
             mean = [scale * cell.mean for cell in cells]
             means += mean
-            at = [place + parts.aside(i, len(laws)) for place in places]
+            at = [place + parts.group_offset(i, len(laws)) for place in places]
             half = [scale * cell.half_width for cell in cells]
             yerr = parts.interval_within(mean, half, percent=METRICS[name].unit == "%")
             parts.dots(axes, at, mean, i, label, yerr=yerr)
@@ -284,7 +284,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
         axes.set_xlim(-0.5, len(points) - 0.5)
     bottom = grid[-1][0]
     if len(points) == 1:
-        at = [parts.aside(i, len(laws)) for i in range(len(laws))]
+        at = [parts.group_offset(i, len(laws)) for i in range(len(laws))]
         _ticks(bottom, at, laws, 0.8 * width)
         return figure
     ticks, label = descriptions.points_axis([point for _, point in points])

@@ -480,7 +480,7 @@ def results(console: Console, result: Result) -> None:
     if result.plan.title:
         console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
-    who_gets_what(console, result)
+    show_traffic(console, result)
     note = (
         f"mean ± half of the 95 % confidence interval over {result.seeds} seeds; without ±, all "
         "seeds gave the same value"
@@ -493,7 +493,7 @@ def results(console: Console, result: Result) -> None:
     warnings(console, warning_list)
 
 
-def who_gets_what(console: Console, result: Result, title: str = "Results by traffic") -> None:
+def show_traffic(console: Console, result: Result, title: str = "Results by traffic") -> None:
     """Print a table for each link that several traffics cross.
 
     A few rows are printed with every column, even on a narrow terminal.

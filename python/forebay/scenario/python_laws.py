@@ -215,8 +215,8 @@ def _load(kind: str, scenario: str | None) -> Prototype:
             for key, value in vars(module).items()
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
-        known = ", ".join(classes) or "no class is defined there"
-        raise ScenarioError(f"{path}: there is no class {name}; expected {known}")
+        defined = ", ".join(classes) or "no class is defined there"
+        raise ScenarioError(f"{path}: there is no class {name}; expected {defined}")
     return cast("Prototype", prototype)
 
 

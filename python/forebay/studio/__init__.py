@@ -32,7 +32,8 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
+
 
 HOST = "127.0.0.1"
 
@@ -59,4 +60,4 @@ def open_port(port: int) -> ListeningAddress:
         return ListeningAddress(socket.create_server((HOST, port), backlog=16))
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
-        raise ScenarioError(f"--port: found {port}, {reason}, allowed: a free one") from None
+        raise ParameterError("port", port, "a free port", reason=reason) from None

@@ -42,19 +42,19 @@ def gains_for(choice: LawChoice, state: State) -> LawSettings:
     state : State
         The page's settings, which have the link.
     """
-    given = list(choice.params)
+    params = list(choice.params)
     if not choice.designed:
-        return LawSettings(given)
+        return LawSettings(params)
     # scipy takes a third of a second to load, which gains set by hand need not wait for.
     from forebay.experiment import automatic_gains
 
     try:
         target_pkts = state.link.set_point_pkts(choice.target)
         link = state.link.with_buffer_for(target_pkts, default=choice.target is None)
-        settings = dict([*given, *choice.goals])
+        settings = dict([*params, *choice.goals])
         design = automatic_gains.by_rule(choice.kind, link, target_pkts, settings)
     except ScenarioError as error:
-        return LawSettings(given, plain(error))
+        return LawSettings(params, plain(error))
     return LawSettings(design.params, "", tuple(design.notes))
 
 

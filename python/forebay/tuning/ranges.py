@@ -1,4 +1,4 @@
-"""The ranges of rate, RTT and load that a law has to hold over, as operating points."""
+"""The range of links that a law has to hold over, as operating points: `forebay.LinkRange`."""
 
 from __future__ import annotations
 
@@ -40,26 +40,27 @@ T = TypeVar("T")
 #: A value or a range, or a list with one for each class of flows.
 ClassSpans = Quantity | Span | list[Any]
 
-#: Keys of a scenario that the ranges set themselves, and those of laws.
+#: Keys of a scenario that the range sets itself, and those of laws.
 OWN_KEYS = (
     r"bottleneck\.(rate|rate_trace|buffer)|traffic\.\d+\.(rtt|flows|packet|tcp)|"
     r"(law|sweep|duration|measure|seeds)\b.*"
 )
-#: Largest number of flows of a range: runs with more packets take too long.
+#: Largest number of flows of a range; runs with more packets take too long.
 MOST_FLOWS = 100_000
-#: Bytes that leave a recorded link at each of its times.
+#: Bytes that may leave a recorded link at each of its times.
 TRACE_BYTES = 1500
-#: Rates of a recorded link are means over windows of this length, far above a round trip, in s.
+#: Length in seconds of the windows over which rates of a recorded link are averaged; it is far
+#: above an RTT.
 WINDOW_S = 1.0
-#: Percentiles of the windows' rates between which gains must hold: no law controls a queue while
-#: the link stands still.
+#: Percentiles of the windows' rates between which gains must hold; no law controls the queue of a
+#: link that stands still.
 PERCENTILES = (10.0, 90.0)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
 class RecordedLink:
-    """A recorded trace of the times at which 1500 bytes may leave a link."""
+    """A recorded link: a trace of the times at which 1500 bytes may leave."""
 
     #: Absolute path of the file.
     path: str
@@ -73,7 +74,7 @@ class RecordedLink:
 
     @staticmethod
     def from_file(name: str) -> RecordedLink:
-        """Read a trace. Raises `ScenarioError` for a file that is no list of times."""
+        """Read a trace. Raises `ParameterError` if the file is not a list of times."""
         path = Path(name).resolve()
         data = experiment.FilesBeside(path)(path.name)
         if data is None:
@@ -92,7 +93,7 @@ class RecordedLink:
         rates = counts * bits / (round_s / windows)
         mean = bits * len(times_ms) / round_s
         low, high = np.percentile(rates, PERCENTILES)
-        # A link that stands still in every tenth second would have a least rate of zero.
+        # A link that stands still in every tenth window would have a lowest rate of zero.
         low = max(low, 0.05 * mean)
         # Three figures, as a scenario writes rates.
         rates_bps = [round(float(f"{bps:.3g}")) for bps in (mean, low, max(high, low), rates.max())]
@@ -106,14 +107,18 @@ class OperatingPoint:
 
     Attributes
     ----------
+    rate_bps : int
+        Rate of the link.
     rtt_s : float
-        Propagation both ways, without queueing; the mean of `classes` where there are some.
+        Propagation RTT; the mean over `classes`, if there are some.
+    flows : int
+        Number of flows.
     traced : bool
         True on a recorded link, whose mean rate is `rate_bps`.
     classes : tuple of Group
-        The classes of flows, where their senders or RTTs differ.
-    before : OperatingPoint, optional
-        The rate and the load before a step to this one; None in steady state.
+        The classes of flows, if their senders or RTTs differ.
+    before : OperatingPoint or None
+        The rate and the load before a step to this point; None in steady state.
     """
 
     rate_bps: int
@@ -151,7 +156,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class ClassRange:
-    """The ranges of a class of flows: its sender, its RTT and its number of flows."""
+    """The range of a class of flows: its sender, its RTTs and its numbers of flows."""
 
     tcp: str
     rtts_s: tuple[float, float]
@@ -329,7 +334,15 @@ class LinkRange:
         return any(SENDERS[span.tcp].ecn == "l4s" for span in self.spans)
 
     def at(self, rate_bps: float, rtt: float, flows: float) -> OperatingPoint:
-        """Return the point with this rate; RTT and flows from 0 (low end) to 1 (high end)."""
+        """Return an operating point within the range.
+
+        Parameters
+        ----------
+        rate_bps : float
+            Rate in bit/s.
+        rtt, flows : float
+            Position within their ranges, from 0 (low end) to 1 (high end).
+        """
         if self.one_class:
             rtt_s = _interpolated(self.rtts_s, rtt)
             return OperatingPoint(round(rate_bps), rtt_s, round(_interpolated(self.flows, flows)))
@@ -340,7 +353,7 @@ class LinkRange:
 
     @cached_property
     def corners(self) -> list[OperatingPoint]:
-        """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
+        """Every combination of ends, eight for three ranges, in the order of a scenario's sweep."""
         return [
             self.at(rate_bps, rtt, flows)
             for rate_bps in _distinct(self.rates_bps)
@@ -363,7 +376,7 @@ class LinkRange:
 
     @cached_property
     def conditions(self) -> list[OperatingPoint]:
-        """The points of the linear model: the corners, and the middle where it is another one."""
+        """The points of the linear model: the corners, and the middle if it is another point."""
         return self.corners if len(self.corners) == 1 else [*self.corners, self.middle]
 
     @property
@@ -375,8 +388,8 @@ class LinkRange:
     def steps(self) -> list[OperatingPoint]:
         """The points after a step of the load or of the rate, with the longest RTT.
 
-        Flows leave the fastest link and come to the slowest; the rate falls under most flows and
-        rises under the fewest. A recorded link varies by itself, and has no steps.
+        Flows leave the fastest link and arrive at the slowest. The rate falls with the most flows
+        and rises with the fewest. A recorded link varies by itself, and has no steps.
         """
         if self.trace is not None:
             return []
@@ -399,7 +412,7 @@ class LinkRange:
 
     @property
     def centre(self) -> OperatingPoint | None:
-        """The middle for packets; None where it is the only point of the sweep."""
+        """The middle for packets; None if it is the only point of the sweep."""
         if len(self.swept) == 1:
             return None
         if self.trace is None:
@@ -408,7 +421,7 @@ class LinkRange:
 
     @cached_property
     def native(self) -> Conditions:
-        """The points as the registry of laws takes them."""
+        """The points for the registry of laws."""
         return self._native(lambda point: point.plain)
 
     @cached_property
@@ -432,7 +445,17 @@ class LinkRange:
         return Conditions(points, plain(self.middle), size, buffer_pkts)
 
     def reno_flows(self, at: OperatingPoint, flows: float, queue_pkts: float) -> float:
-        """Return how many flows of Reno need the probability of these flows with this queue."""
+        """Return the number of Reno flows that need the same probability with this queue.
+
+        Parameters
+        ----------
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows.
+        queue_pkts : float
+            Queue in packets.
+        """
         if self.plain:
             return flows
         groups = self.groups(at)
@@ -450,7 +473,15 @@ class LinkRange:
         return at.classes or (Group(self.tcp, at.flows, at.rtt),)
 
     def link(self, at: OperatingPoint, flows: float) -> Link:
-        """Return the link of a point for a design, with this many flows."""
+        """Return the link of an operating point for a design.
+
+        Parameters
+        ----------
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows; the classes keep their shares of it.
+        """
         groups = () if self.plain else self.groups(at)
         scaled = tuple(replace(group, flows=group.flows * flows / at.flows) for group in groups)
         return Link.of_groups(
@@ -496,8 +527,8 @@ class LinkRange:
             texts = [in_figures(scale * end, 4) for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
-        rtts = ", ".join(dict.fromkeys(span(one.rtts_s, 1e3, "") for one in self.spans))
-        senders = list(dict.fromkeys(one.tcp for one in self.spans))
+        rtts = ", ".join(dict.fromkeys(span(group.rtts_s, 1e3, "") for group in self.spans))
+        senders = list(dict.fromkeys(group.tcp for group in self.spans))
         of_senders = "" if senders == [PLAIN] else f" of {' and '.join(senders)}"
         rates, flows = span(self.rates_bps, 1e-6, " Mbit/s"), span(self.flows, 1, " flows")
         return f"{rates}, {rtts} ms, {flows}{of_senders}"
@@ -573,7 +604,7 @@ def _checked(name: str, text: str, bounds: Bounds) -> Bounds:
 
 
 def _interpolated(bounds: tuple[float, float], share: float) -> float:
-    """Return a value from 0 (low end) to 1 (high end) in the logarithm; the ends are exact."""
+    """Return a value from 0 (low end) to 1 (high end) in the logarithm, with exact ends."""
     low, high = bounds
     return high if share == 1 else low * (high / low) ** share
 

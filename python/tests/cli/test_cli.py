@@ -194,7 +194,7 @@ def test_run_leaves_a_report(cli: Cli, scenario: Path) -> None:
     assert len(pl.read_parquet(out / "metrics.parquet")) == len(whole["runs"]) == 8
 
 
-def test_options_choose_what_is_run(cli: Cli, scenario: Path) -> None:
+def test_options_select_laws_seeds_and_settings(cli: Cli, scenario: Path) -> None:
     out = scenario.parent / "deep" / "er"
     done = cli(
         *("run", scenario, "--json", "--out", out, "--no-report", "--seeds", 1),
@@ -399,7 +399,9 @@ MAP = ["map", "pi", "--rate", "15Mbit/s", "--flows", "15..60", "--rtt", "50..200
     ],
     ids=["doctor", "map"],
 )
-def test_what_takes_a_while_says_so(tmp_path: Path, arguments: list[object], said: str) -> None:
+def test_a_long_command_shows_its_progress(
+    tmp_path: Path, arguments: list[object], said: str
+) -> None:
     done = subprocess.run(
         ["script", "-qec", shlex.join(command(*arguments)), "/dev/null"],
         cwd=tmp_path,
@@ -439,7 +441,7 @@ def test_standard_input_is_a_scenario(scenario: Path, arguments: list[object], l
     assert len(runs(done.stdout)) == lines
 
 
-def test_what_never_ends_is_refused(cli: Cli) -> None:
+def test_an_endless_scenario_file_is_refused(cli: Cli) -> None:
     done = cli("run", "/dev/zero")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: /dev/zero: larger than 16 MiB; ")

@@ -77,7 +77,9 @@ def test_many_small_lists_are_refused(tmp_path: Path) -> None:
         (b'{"version": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
     ],
 )
-def test_what_cannot_be_read_says_why(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_an_unreadable_flent_file_is_refused_with_the_reason(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
     file = tmp_path / "a.flent"
     file.write_bytes(data)
     with pytest.raises(ScenarioError) as refused:

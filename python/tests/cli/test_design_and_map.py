@@ -132,9 +132,9 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--target", "0s"], '--target: "0s" is not valid; expected more than zero'),
         (["pi", *LINK, "--target", "-5p"], '--target: "-5p" is not valid; expected more than zero'),
         (["pi", *LINK, "--buffer", "3p"], '--buffer: "3p" is not valid; expected at least "188p"'),
-        (["pi", *LINK, "--export", "x.foo"], '--export: found "x.foo", allowed: a file that ends'),
+        (["pi", *LINK, "--export", "x.foo"], '--export: "x.foo"'),
         (["pi", *LINK, "--export", "no/x.mat"], '--export: "no/x.mat": no such file'),
-        (["pi", *LINK, "--from", "none"], '--from: found "none", no such file or directory, all'),
+        (["pi", *LINK, "--from", "none"], '--from: "none": no such file or directory'),
         (["pi", *LINK, "--flows", "inf"], "--flows: inf is not valid; expected a finite number"),
         (
             ["dualpi2", *LINK, "--l4s-flows", "5000"],
@@ -157,7 +157,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
         (["pi", "--rate", "1Mbit/s", "--flows", "500", "--rtt", "20ms"], "--flows"),
         (["pi", *LINK[:-4], "--flows", "x"], '--flows: "x"'),
-        (["droptail", *LINK], "nor a linear model, allowed: red, pi, pid, pi-pd,"),
+        (["droptail", *LINK], "nor a linear model; expected red, pi, pid, pi-pd,"),
     ],
 )
 def test_bad_input_gets_one_line(cli: Cli, tmp_path: Path, arguments: list[str], says: str) -> None:
@@ -169,7 +169,7 @@ def test_bad_input_gets_one_line(cli: Cli, tmp_path: Path, arguments: list[str],
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_flow_and_a_short_path_are_said_in_plain_numbers(cli: Cli, tmp_path: Path) -> None:
+def test_the_explanation_of_one_flow_has_plain_numbers(cli: Cli, tmp_path: Path) -> None:
     done = cli(
         *("design", "pi", "--rate", "10Gbit/s", "--flows", "1", "--rtt", "0.1ms"),
         *("--packet", "1500B", "--out", str(tmp_path / "made"), "--explain"),
@@ -206,10 +206,10 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
     assert moved[1] > 2 * min(moved)
 
 
-def test_a_set_point_that_nobody_gave_is_called_the_laws_own(cli: Cli) -> None:
+def test_an_unsuitable_default_set_point_is_named_as_the_laws_default(cli: Cli) -> None:
     done = cli("map", "pi", "--rate", "10Mbit/s", "--flows", "5..20", "--rtt", "20..80ms")
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'found "200p"' in done.stderr and "the default set-point of pi" in done.stderr
+    assert '"200p"' in done.stderr and "the default set-point of pi" in done.stderr
 
 
 def test_a_map_as_json_is_one_object_and_no_file(cli: Cli, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_map_as_json_is_one_object_and_no_file(cli: Cli, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("option", [("--seeds", "3"), ("--step-at", "5")])
-def test_a_fluid_says_what_it_would_not_use(
+def test_an_option_that_requires_compare_is_refused_without_it(
     cli: Cli, tmp_path: Path, option: tuple[str, str]
 ) -> None:
     done = cli("fluid", "pi-pd/load", *option)
@@ -252,7 +252,7 @@ def test_a_fluid_says_what_it_would_not_use(
 def test_a_map_has_one_more_range(cli: Cli, axes: list[str], says: str) -> None:
     done = cli("map", "pi", "--flows", "10..400", *axes)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {says}")
+    assert done.stderr.startswith(says)
     assert len(done.stderr.strip().splitlines()) == 1
 
 

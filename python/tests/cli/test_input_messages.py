@@ -35,7 +35,7 @@ def flows(tcp: str, **keys: object) -> str:
         (("explain", "zz"), 'NAME: "zz"'),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(
+def test_wrong_input_is_refused_in_one_line(
     cli: Cli, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "F").write_text(LINK + flows("reno") + PI)

@@ -317,7 +317,7 @@ def test_a_signal_that_python_discards_comes_again(
     assert capsys.readouterr().err == ""
 
 
-def test_no_thread_loads_modules_beside_the_main_one(scenario: Path) -> None:
+def test_only_the_main_thread_loads_modules(scenario: Path) -> None:
     """One that is interrupted while it imports takes half-loaded modules away from the other."""
     program = f"""
 import sys, threading

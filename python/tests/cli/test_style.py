@@ -83,7 +83,7 @@ def test_an_unknown_style_is_refused(cli: Cli, scenario: Path) -> None:
     assert done.stderr.startswith('error: --style: "poster"')
 
 
-def test_laws_are_told_apart_without_colours(scenario: Path, paper: None) -> None:
+def test_laws_differ_without_colours(scenario: Path, paper: None) -> None:
     result = forebay.run(scenario, seeds=1)
     lines = result.plot("delay").axes[0].lines
     dashes = [line.get_linestyle() for line in lines]

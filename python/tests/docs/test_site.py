@@ -21,7 +21,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     assert "| `--seeds` `N` | Run with seeds 1 to N." in page
 
 
-def test_the_reference_of_python_has_what_is_public() -> None:
+def test_the_python_reference_has_every_public_name() -> None:
     import forebay
 
     page = python.page()

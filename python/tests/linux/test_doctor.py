@@ -18,7 +18,7 @@ __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 pytestmark = needs_link
 
 
-def test_doctor_names_what_works(cli: Cli) -> None:
+def test_doctor_lists_the_capabilities_of_the_machine(cli: Cli) -> None:
     done = cli("doctor", "--json")
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert done.returncode == 0

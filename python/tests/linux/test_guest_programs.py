@@ -78,7 +78,7 @@ def test_a_quic_stack_runs_as_it_is(tmp_path: Path) -> None:
 
 @needs_guest
 @pytest.mark.parametrize("on", ["threads", "dask"])
-def test_a_study_keeps_what_programs_write(on: str, tmp_path: Path, cli: Cli) -> None:
+def test_a_study_keeps_the_output_of_programs(on: str, tmp_path: Path, cli: Cli) -> None:
     if on == "dask":
         pytest.importorskip("distributed")
     (tmp_path / "words").write_text("of a file\n")

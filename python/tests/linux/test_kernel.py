@@ -233,7 +233,7 @@ def test_two_attaches_do_not_fight(router: Path3) -> None:
     assert again.returncode == 2 and "forebay detach eth0" in again.stderr
 
 
-def test_what_was_there_comes_back(router: Path3) -> None:
+def test_detach_restores_the_previous_qdiscs(router: Path3) -> None:
     words = "root handle 5: tbf rate 30mbit burst 5000 latency 40ms"
     router.run("tc", "qdisc", "add", "dev", "eth0", *words.split())
     router.run("tc", "qdisc", "add", "dev", "eth0", "clsact")
@@ -254,7 +254,7 @@ def test_what_was_there_comes_back(router: Path3) -> None:
     router.run("tc", "qdisc", "del", "dev", "eth0", "clsact")
 
 
-def test_a_dry_run_is_what_is_done(router: Path3) -> None:
+def test_a_dry_run_prints_the_commands_that_are_executed(router: Path3) -> None:
     wanted = ["attach", "eth0", "pi", "--rate", "15Mbit/s"]
     note, *lines = router.did(*wanted, "--dry-run").splitlines()
     assert note.startswith("tbf rate 15140000bit carries 15Mbit/s of IP packets")
@@ -389,7 +389,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         sh(f"umount {tmp_path}")
 
 
-def test_what_was_killed_on_its_way_is_removed(router: Path3) -> None:
+def test_detach_removes_a_partly_attached_law(router: Path3) -> None:
     """At any moment of attaching: `detach` gives everything back, or nothing was done."""
     before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
     statuses = set()
@@ -415,7 +415,7 @@ def test_what_was_killed_on_its_way_is_removed(router: Path3) -> None:
     assert 0 in statuses
 
 
-def test_a_kernel_without_types_is_told() -> None:
+def test_a_kernel_without_btf_is_refused() -> None:
     """As User-mode Linux is, and any without BTF."""
     done = subprocess.run(
         [
@@ -433,7 +433,7 @@ def test_a_kernel_without_types_is_told() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_who_may_not_is_told_what_is_missing() -> None:
+def test_a_user_without_permission_gets_the_missing_capability() -> None:
     done = subprocess.run(
         [
             *("setpriv", "--bounding-set=-net_admin", sys.executable, "-m", "forebay.cli"),

@@ -202,7 +202,7 @@ def test_a_renamed_device_gives_its_law_back(host: Host) -> None:
     assert not records.RUN.exists()
 
 
-def test_another_device_under_the_old_name_keeps_what_it_has(host: Host) -> None:
+def test_another_device_with_the_old_name_is_left_alone(host: Host) -> None:
     host.did("attach", "eth0", *LAW)
     sh(f"""
         ip -n {host.name} link set eth0 down
@@ -328,7 +328,9 @@ def test_every_option_of_a_qdisc_comes_back(host: Host, lines: list[str]) -> Non
     ],
     ids=["stab", "classes", "filters"],
 )  # fmt: skip
-def test_what_cannot_come_back_is_refused_before(host: Host, lines: list[str], what: str) -> None:
+def test_a_qdisc_that_cannot_be_restored_is_refused_before_any_change(
+    host: Host, lines: list[str], what: str
+) -> None:
     for line in lines:
         host.tc(line)
 
@@ -396,7 +398,7 @@ def test_a_filter_before_which_no_law_can_stand_is_refused(host: Host) -> None:
 
 @pytest.mark.parametrize("with_tcx", [True, False], ids=["tcx", "clsact"])
 @pytest.mark.parametrize("step", range(8))
-def test_a_kill_before_any_step_leaves_what_detach_removes(
+def test_detach_cleans_up_after_a_kill_before_any_step(
     host: Host, step: int, with_tcx: bool
 ) -> None:
     """Killed before each command that the kernel is given, and once after all of them."""
@@ -468,7 +470,7 @@ sys.stdin.read()
         user.wait()
 
 
-def test_who_waits_says_for_whom(host: Host) -> None:
+def test_a_waiting_command_names_the_process_that_holds_the_lock(host: Host) -> None:
     records.RUN.mkdir(mode=0o700)
     lock = os.open(records.RUN / records.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -491,7 +493,7 @@ def test_who_waits_says_for_whom(host: Host) -> None:
 # --- records ------------------------------------------------------------------------------------
 
 
-def test_records_are_roots_alone_whatever_the_umask(host: Host) -> None:
+def test_only_root_can_write_records_under_any_umask(host: Host) -> None:
     umask = os.umask(0)
     try:
         host.did("attach", "eth0", *LAW)

@@ -126,7 +126,7 @@ def test_the_verifier_takes_every_law(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.skipif(not programs.find("tc"), reason="needs iproute2")
-def test_a_kernel_without_qdiscs_of_bpf_is_told() -> None:
+def test_a_kernel_without_bpf_qdiscs_is_refused() -> None:
     """Without a change to this machine: it is refused, or not wanted."""
     words = [sys.executable, "-m", "forebay.cli", "attach", "lo", "pi", "--rate", "15Mbit/s"]
 

@@ -772,7 +772,7 @@ def test_captures_and_lines(cli: Cli, tmp_path: Path) -> None:
         (["--measure", "1000s.."], "sleep 0.2; exit 3", 3),
     ],
 )
-def test_what_is_too_short_to_measure_says_so(
+def test_a_run_that_is_too_short_to_measure_is_reported(
     cli: Cli, tmp_path: Path, options: list[str], program: str, status: int
 ) -> None:
     # A sample is taken later than such a run ends, on any machine.
@@ -804,7 +804,7 @@ while connection.recv(65536): pass
     ("control", "sent_bytes", "seen"),
     [("reno", 200_000, {"reno": 1}), ("bbr", 200_000, {"bbr": 1}), ("bbr", 100, {})],
 )
-def test_it_warns_of_what_a_sender_used(
+def test_a_warning_names_the_congestion_control_of_a_sender(
     cli: Cli, tmp_path: Path, control: str, sent_bytes: int, seen: dict[str, int]
 ) -> None:
     """Of the sender's own choice, not of the kernel's default; and only of one with data."""

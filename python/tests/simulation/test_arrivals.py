@@ -117,7 +117,7 @@ def test_packets_in_frames_of_providers_count(tmp_path: Path, other: bytes) -> N
     assert [text for text, _ in descriptions.warnings(result)] == []
 
 
-def test_frames_that_are_left_out_are_told_everywhere(cli: Cli, tmp_path: Path) -> None:
+def test_omitted_frames_are_reported_by_run_page_and_json(cli: Cli, tmp_path: Path) -> None:
     frames = [bytes(12) + (ARP if i % 2 else IP) for i in range(200)]
     # The last is longer than its record, as of a capture that was cut afterwards.
     (tmp_path / "a.pcap").write_bytes(capture([*frames, (bytes(12) + IP)[:200]]))
@@ -177,7 +177,7 @@ def test_texts_of_windows_are_read(cli: Cli, tmp_path: Path, encoding: str) -> N
     assert done.returncode == 0, done.stderr
 
 
-def test_what_cannot_be_read_is_not_printed(cli: Cli, tmp_path: Path) -> None:
+def test_unreadable_contents_are_not_printed_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     for contents, expected in [
         (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "unpack it first with `zstd -d`"),
         (b"\x1b[2J\x07\0\n", 'found binary data in line 1 of "trace"'),

@@ -138,7 +138,7 @@ def test_cells_are_even_and_hold_the_ends() -> None:
     assert axis.part(0) == "1 to 3.2"
 
 
-def test_the_page_says_what_the_runs_say(small: tuple[Points, Store], tmp_path: Path) -> None:
+def test_the_page_agrees_with_the_runs(small: tuple[Points, Store], tmp_path: Path) -> None:
     written = page.write(*small, tmp_path, "make atlas")
     text = (tmp_path / "atlas.md").read_text()
     assert written[0].name == "atlas.md"

@@ -63,7 +63,7 @@ def test_every_engine_is_found_by_its_name() -> None:
         engines.named("fluids")
 
 
-def test_what_is_no_engine_or_cannot_run_it_is_one_line(scenario: Path, cli: Cli) -> None:
+def test_an_unknown_or_unsuitable_engine_is_refused_in_one_line(scenario: Path, cli: Cli) -> None:
     """Before anything runs, and nothing is written."""
     web = SCENARIO.replace('kind   = "ftp"', 'kind = "cbr"\nrate = "1Mbit/s"')
     (scenario.parent / "cbr.toml").write_text(web)
@@ -174,7 +174,7 @@ def who_gets_what(text: str, engine: str | Fluid, seeds: int) -> tuple[dict[str,
         ([('rtt    = "160ms"', 'rtt = "40ms"'), ("linux-reno", "linux-cubic")], 0.1),
     ],
 )
-def test_who_gets_what_in_the_fluid_is_as_in_packets(
+def test_traffic_results_of_the_fluid_agree_with_packets(
     overrides: list[tuple[str, str]], off: float
 ) -> None:
     text = MIXED
@@ -196,7 +196,7 @@ def test_who_gets_what_in_the_fluid_is_as_in_packets(
     assert sum(fluid["share"] for fluid in fluids) == pytest.approx(1)
 
 
-def test_who_gets_what_over_two_links_and_with_drops() -> None:
+def test_traffic_results_cover_two_links_and_drops() -> None:
     """A traffic over both, and one over the second alone: each tells of those that cross it."""
     second = """\
 [[link]]
@@ -211,7 +211,7 @@ buffer = "300p"
     text = text.replace('label  = "one"', 'label = "one"\npath = ["left", "right", "far"]')
     text = text.replace('label  = "other"', 'label = "other"\npath = ["right", "far"]')
     (run,) = forebay.run(text, engine="fluid", seeds=1).runs
-    (second_link,) = run.others
+    _, second_link = run.links
     assert run.traffic == []
     one, other = (of.metrics for of in second_link.traffic)
     total = second_link.metrics["goodput_bps"]
@@ -257,7 +257,7 @@ def test_a_fluid_run_does_not_depend_on_its_threads(scenario: Path) -> None:
     assert one.metrics.equals(two.metrics, null_equal=True)
 
 
-def test_a_store_tells_engines_apart(tmp_path: Path) -> None:
+def test_a_store_keeps_the_runs_of_each_engine_separately(tmp_path: Path) -> None:
     def run(engine: str) -> execution.Execution:
         read = experiment.read(SCENARIO, overrides=SHORT, seeds=1, engine=engines.named(engine))
         return execution.execute(read, 2, store=choice.at(tmp_path / "store"))
@@ -347,7 +347,7 @@ class DoubtedRuns:
         self.batch.cancel()
 
 
-def test_a_run_with_a_remark_is_told_of_and_not_stored(tmp_path: Path) -> None:
+def test_a_run_with_a_remark_is_reported_and_not_stored(tmp_path: Path) -> None:
     by, store = Doubted(), choice.at(tmp_path / "store")
     read = experiment.read(ONE_POINT, overrides=SHORT, seeds=2, engine=by)
     told = []

@@ -222,7 +222,7 @@ def test_responses_are_measured() -> None:
     assert share == pytest.approx(0.5, abs=0.02)
 
 
-def test_what_chance_does_to_a_response() -> None:
+def test_the_interval_of_a_response_shrinks_with_more_runs() -> None:
     time_s = np.arange(0, 40, 0.2)
     after = np.clip(time_s - 10, 0, None)
     swing = 300 - 100 * (time_s > 10) * np.exp(-0.4 * after) * np.cos(2 * np.sqrt(0.96) * after)
@@ -278,7 +278,7 @@ def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     assert float(published["queue_mean_pkts"] or 0) > 1.1 * queue
 
 
-def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
+def test_the_figure_labels_its_axes_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "pi.toml"
     path.write_text(ONE)
     drawn = figure(compare(path, laws=["pi"], seeds=1)).svg()
@@ -345,7 +345,7 @@ def test_cubic_meets_the_packets(tmp_path: Path) -> None:
     assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
 
 
-def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:
+def test_a_scenario_that_the_fluid_cannot_express_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "mice.toml").write_text(ONE.replace('"ftp"', '"mice"'))
     done = cli("fluid", "mice.toml")
     assert done.returncode == 2
@@ -353,7 +353,7 @@ def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_a_fluid_and_a_session_take_what_a_run_takes() -> None:
+def test_a_fluid_and_a_session_accept_the_arguments_of_run() -> None:
     """Ranges, samples, designed gains and every spelling of `sets`."""
     head, _, _ = ONE.partition("[[law]]")
     laws = f'{head}[[law]]\nkind = "pi"\ngains = "auto"\n'

@@ -91,9 +91,9 @@ def test_the_fluid_shows_itself(scenario: Path) -> None:
     traces = fluid.scenario(scenario, laws=["pi"])
     assert len(traces) == 2
     check(traces._repr_html_(), 3)
-    assert isinstance(traces.plot("pi"), Figure)
+    assert isinstance(traces.plot(law="pi"), Figure)
     with pytest.raises(ValueError, match='law: there is no "red"; the runs have pi'):
-        traces.plot("red")
+        traces.plot(law="red")
 
 
 def test_a_tuning_shows_itself() -> None:
@@ -165,7 +165,7 @@ def test_the_tour_runs(kernel: Any) -> None:
     assert len(pictures) == 2
 
 
-def test_the_kernels_interrupt_leaves_what_finished(kernel: Any, scenario: Path) -> None:
+def test_an_interrupt_of_the_notebook_keeps_finished_runs(kernel: Any, scenario: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     started = scenario.parent / "started"
     source = (

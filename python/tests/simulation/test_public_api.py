@@ -10,9 +10,14 @@ import pytest
 
 import forebay as fb
 from forebay._base.reportable import Reportable
+from forebay.campaign.study import Study
+from forebay.campaign.suite import Suite
 from forebay.comparison.compare import ResultComparison
+from forebay.comparison.validate import Validation
 from forebay.control.designed_law import Design
 from forebay.control.stability_map import StabilityMap
+from forebay.fluid.traces import Traces
+from forebay.linux.link_outcome import Outcome
 from forebay.tuning.recommendation import Tuning
 
 SCENARIO = """
@@ -37,7 +42,10 @@ target = "40p"
 "traffic.0.flows" = [20, 40]
 "bottleneck.delay" = ["5ms"]
 """
-RESULTS = [fb.Result, Design, StabilityMap, Tuning, ResultComparison]
+RESULTS = [
+    *(fb.Result, Design, StabilityMap, Tuning, ResultComparison),
+    *(Study, Suite, Validation, Traces, Outcome),
+]
 
 
 def test_the_snippet_of_the_design_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +75,17 @@ def test_the_snippet_of_the_design_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", RESULTS)
+def test_every_result_is_reportable(kind: type) -> None:
+    assert issubclass(kind, Reportable)
+    # The text is one of the class, and not what Python writes of any object.
+    assert kind.__str__ not in (object.__str__, list.__str__)
+    for name in ("to_dict", "frame", "report", "_repr_html_"):
+        parameters = list(inspect.signature(getattr(kind, name)).parameters.values())[1:]
+        required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+        assert required == (["out"] if name == "report" else [])
+
+
+@pytest.mark.parametrize("kind", RESULTS)
 def test_kinds_of_figures_are_literal_types(kind: type) -> None:
     parameters = inspect.signature(kind.plot).parameters  # type: ignore[attr-defined]
     first = list(parameters.values())[1]
@@ -78,9 +97,10 @@ def test_kinds_of_figures_are_literal_types(kind: type) -> None:
 
 def _types() -> dict[str, Any]:
     """Return the types that are imported for annotations only."""
+    from forebay.experiment.result import PlotKind
     from forebay.report.plot import Plot
 
-    return {"Plot": Plot}
+    return {"Plot": Plot, "PlotKind": PlotKind}
 
 
 def test_a_number_is_in_base_units() -> None:

@@ -65,7 +65,7 @@ class Recorder:
         return 0.1
 
 
-def test_what_a_prototype_sees(scenario: Path) -> None:
+def test_a_law_in_python_sees_the_state_of_the_queue(scenario: Path) -> None:
     Recorder.seen = []
     result = forebay.run(scenario, laws=[Recorder], overrides={"traffic.0.flows": 5}, seeds=1)
     # One sample every 10 ms in 4 s; the last falls on the end.
@@ -95,7 +95,7 @@ class Constant:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 1.5, 7, True, "much", None, [0.1]])
-def test_what_is_no_probability_ends_the_run(scenario: Path, value: Any) -> None:
+def test_an_invalid_probability_fails_the_run(scenario: Path, value: Any) -> None:
     law = type("Odd", (Constant,), {"sample": lambda self, queue: value})
     with pytest.raises(forebay.RunError) as caught:
         forebay.run(scenario, laws=[law], seeds=1)
@@ -333,7 +333,7 @@ def test_an_endless_hook_is_interrupted(scenario: Path, hooked: Path) -> None:
     assert "Traceback" not in stderr
 
 
-def test_digests_tell_files_apart(hooked: Path) -> None:
+def test_a_digest_changes_with_the_file_of_a_law(hooked: Path) -> None:
     def digest() -> str | None:
         prototype = prototypes_of.load(f"{hooked}:Relay")
         assert not isinstance(prototype, str)

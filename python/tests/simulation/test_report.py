@@ -94,7 +94,7 @@ def test_a_link_that_nothing_crosses_has_no_figure(scenario: Path, tmp_path: Pat
     assert not any("side" in name for name in names), names
 
 
-def test_the_page_says_what_was_run(out: Path, result: Result) -> None:
+def test_the_page_describes_the_experiment(out: Path, result: Result) -> None:
     page = Page((out / "report.html").read_text())
     text = " ".join(page.text.split())
     for expected in [
@@ -253,7 +253,7 @@ def test_a_report_answers_first() -> None:
     assert chance == "There is no other law to compare it with."
 
 
-def test_a_law_without_a_target_is_said_to_have_none_only_beside_others() -> None:
+def test_a_single_law_without_a_target_needs_no_sentence() -> None:
     answered = sentences(laws=["droptail"], seeds=1)
     assert not any("target" in sentence for sentence in answered)
 
@@ -380,7 +380,7 @@ def test_a_report_says_which_sender_takes_most() -> None:
         assert len(answers(forebay.run(f'{text}[[law]]\nkind = "fq-codel"\n', seeds=1))) == 2
 
 
-def test_what_was_run_folds_below_the_answers(tmp_path: Path) -> None:
+def test_the_description_is_folded_below_the_answers(tmp_path: Path) -> None:
     forebay.run(f'{ANSWERED}[[law]]\nkind = "codel"\n', seeds=1).report(tmp_path)
     page = (tmp_path / "report.html").read_text()
     places = [

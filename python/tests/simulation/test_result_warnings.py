@@ -63,7 +63,7 @@ def test_a_settled_law_is_not() -> None:
     assert kinds(result("60s", "200s", "a = 1.822e-5\nb = 1.816e-5")) == []
 
 
-def test_one_seed_tells_a_trend_too() -> None:
+def test_one_seed_is_enough_to_warn_of_a_trend() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", seeds=1)
     assert "trend" in kinds(early)
 

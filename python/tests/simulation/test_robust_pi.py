@@ -83,7 +83,7 @@ def test_the_set_is_that_of_the_exact_count() -> None:
     assert cells == 20 * len(found.corners)
 
 
-def test_the_choice_is_calm_at_every_corner_and_no_better_is() -> None:
+def test_the_chosen_gains_are_robust_at_every_corner_and_the_largest() -> None:
     found = pi_stabilising_set.design_for_range("pi", LINK, **RANGE, target="30p")
     peaks = [loop.peak for loop in found.loops]
     assert all(loop.stable for loop in found.loops)
@@ -120,7 +120,7 @@ def test_a_range_on_the_command_line(cli, tmp_path: Path) -> None:  # type: igno
         (["pi", "--rtt", "20ms", "--flows", "ten"], '--flows: found "ten", allowed: a number'),
     ],
 )
-def test_what_is_wrong_is_one_line(words: list[str], wrong: str, cli) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_range_is_refused_in_one_line(words: list[str], wrong: str, cli) -> None:  # type: ignore[no-untyped-def]
     done = cli("design", words[0], "--rate", "10Mbit/s", *words[1:])
     assert done.returncode == 2
     assert wrong in done.stderr and done.stderr.count("\n") == 1

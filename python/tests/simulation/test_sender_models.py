@@ -66,7 +66,7 @@ def rested(one: Design) -> MixedEquilibrium:
 
 @pytest.mark.parametrize("name", SENDERS)
 @pytest.mark.parametrize(("p", "rtt_s"), POINTS)
-def test_a_window_that_has_settled_moved_as_its_rest_did(name: str, p: float, rtt_s: float) -> None:
+def test_a_settled_window_follows_its_equilibrium(name: str, p: float, rtt_s: float) -> None:
     """−c·a⁻¹·b and −c·a⁻¹·e are the slopes of W(p, R)."""
     one, at = SENDERS[name], (np.array([p]), np.array([rtt_s]))
     w = one.window(*at)
@@ -277,7 +277,7 @@ def test_all_classes_fill_the_link(law: str) -> None:
         assert each.rtt_s == pytest.approx(propagation_s + rests.queue_pkts / capacity)
 
 
-def test_what_has_no_rest_is_told() -> None:
+def test_a_missing_equilibrium_has_a_reason() -> None:
     """As `LawModel.rest` tells it of Reno, and windows that a sender does not keep."""
     red = [("min_th", "5p"), ("max_th", "60p"), ("max_p", "0.02"), ("gentle", "false")]
     assert mix("red", red, senders="linux-reno").settle(100, 0.06)[0] == "jump"
@@ -379,12 +379,12 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
-def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
+def test_reno_with_l4s_has_the_loop_paths_of_both_classes(law: str) -> None:
     """The loop has the two paths that docs/explanation/theory.md derives by hand.
 
     With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
     """
-    there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
+    there = link(flows=12, rtt="30ms", l4s_flows=5)
     plant = plant_on(there, law, [("target", "15ms")])
     found = plant.loop_at(12, 0.03)
     assert found is not None
@@ -406,7 +406,7 @@ def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
 @pytest.mark.parametrize(
     ("tcp", "rtt"), [("cubic", "40ms"), ("reno", "20ms,80ms"), ("cubic,linux-reno", "20ms,80ms")]
 )
-def test_any_classes_stand_beside_l4s(law: str, tcp: str, rtt: str) -> None:
+def test_any_classes_may_share_the_link_with_l4s(law: str, tcp: str, rtt: str) -> None:
     """The margin of the designed loop, against eigenvalues by matrix exponentials; all fill the
     link, and L4S packets are marked with k·√p."""
     made = design(
@@ -460,7 +460,7 @@ def test_a_law_without_a_sampler_has_roots_among_several_delays() -> None:
     assert not found.changed(gain=1.001 * edge).stable
 
 
-def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
+def test_the_equations_oscillate_where_the_loop_has_no_margin() -> None:
     """The nonlinear equations of three classes of Prague and Reno, by Euler's method."""
     made = design(
         "pi",
@@ -519,7 +519,7 @@ def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
         ("prague", "60Mbit/s", "40ms", 0.1),
     ],
 )
-def test_packets_rest_where_the_windows_do(
+def test_packets_settle_at_the_equilibrium_of_the_windows(
     tcp: str, rate: str, rtt: str, off: float, tmp_path: Path
 ) -> None:
     """The window that the signals of packets ask for, with them marks."""
@@ -591,9 +591,9 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "allowed: reno, linux-reno, cubic"),
-        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values beside 3 of --rtt"),
-        (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
+        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "expected reno, linux-reno, cubic"),
+        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values, but rtt has 3"),
+        (["--flows", "9,x", "--rtt", "60ms"], '--flows: "x" is not valid'),
         (
             ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
             '--flows: found "9,90" with a range',

@@ -119,7 +119,7 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
             assert kept.equals(new), table
 
 
-def test_only_what_is_new_is_run(at: Path) -> None:
+def test_only_missing_runs_are_made(at: Path) -> None:
     assert run(choice.at(at)).from_store == 0
     assert run(choice.at(at), seeds=3).from_store == 4
     more = run(choice.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
@@ -353,7 +353,7 @@ def test_an_address_holds_a_store() -> None:
     assert run(choice.at("memory://runs/mine"), seeds=2).from_store == 8
 
 
-def test_what_a_driver_of_an_address_says_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_driver_becomes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has errors of its own, as for credentials that are not there."""
     memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
 
@@ -407,7 +407,7 @@ def _write(at: Path, first: int, count: int) -> None:
             contents.prune(store, failed=True)
 
 
-def test_a_reader_beside_busy_writers_misses_nothing(at: Path) -> None:
+def test_a_reader_misses_no_row_while_others_write(at: Path) -> None:
     """Files go all the time; what a reader has seen once, it sees from then on."""
     count, store = 60, choice.at(at)
     store.add(_row(0))

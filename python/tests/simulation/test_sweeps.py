@@ -77,7 +77,7 @@ def test_numbers(value: object, expected: tuple[float, str] | None) -> None:
         assert found[1] == expected[1]
 
 
-def test_axes_are_what_varies_together() -> None:
+def test_keys_that_vary_together_are_one_axis() -> None:
     rows = [(63, 126, "10ms"), (90, 180, "10ms"), (63, 126, "2s"), (90, 180, "2s")]
     points = {
         i: {"ftp": ftp, "mice": mice, "rtt": rtt, "fixed": 1}

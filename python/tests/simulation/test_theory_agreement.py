@@ -134,7 +134,7 @@ def test_design_map_and_fluid_agree(law: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["pi", "pi-avg", "p-avg", "rem", "pie", "pi2", "red"])
-def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
+def test_packets_settle_at_the_equilibrium_of_the_design(law: str, tmp_path: Path) -> None:
     """Drawn once for each law, and marked, as the model has no losses."""
     rng = np.random.default_rng([7, *law.encode()])
     made = None

@@ -57,7 +57,7 @@ def test_the_parts_make_up_the_whole(result: forebay.Result) -> None:
             assert it.metrics["resent_rate"] == pytest.approx(lost, rel=0.5)
 
 
-def test_one_traffic_alone_is_not_told_apart() -> None:
+def test_a_single_traffic_has_no_traffic_results() -> None:
     result = forebay.run(LINK + NEAR + LAWS, seeds=1)
     assert all(run.traffic == [] for run in result.runs)
     assert result.traffic.is_empty()

@@ -54,7 +54,7 @@ def test_packets_and_timers_come_in_order_of_time() -> None:
     assert network.now_s == network.end_s
 
 
-def test_a_packet_that_is_lost_is_told_of() -> None:
+def test_a_lost_packet_is_reported_with_the_reason() -> None:
     network = forebay.Network(ALONE)
     lost: list[Lost] = []
     network.on_lost = lost.append
@@ -106,7 +106,7 @@ def sender(
 
 
 @pytest.mark.parametrize("law", ["fq-codel", "pie"])
-def test_a_transport_beside_others_repeats_to_the_bit(law: str) -> None:
+def test_a_transport_with_cross_traffic_repeats_bit_by_bit(law: str) -> None:
     first, again, other = sender(ALONE, law, 1), sender(ALONE, law, 1), sender(ALONE, law, 2)
     assert repr(first) == repr(again)
     assert first[0] != other[0]
@@ -188,7 +188,7 @@ def test_the_scenarios_of_rfc_7928_are_those_of_the_suite() -> None:
         assert forebay.Network(text).flows >= 1
 
 
-def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
+def test_capture_and_log_record_the_fate_of_packets(tmp_path: Path) -> None:
     capture, events = tmp_path / "a.pcapng", tmp_path / "a.jsonl"
     network = forebay.Network(ALONE, law="codel", capture=capture, events=events)
     lost: list[Lost] = []
@@ -221,7 +221,7 @@ def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "rust"])
-def test_the_workflow_of_a_template_pins_what_others_wrote(language: str) -> None:
+def test_the_workflow_of_a_template_pins_every_action(language: str) -> None:
     folder = ROOT / "templates" / language / ".github" / "workflows"
     [workflow] = folder.glob("*.yml")
     text = workflow.read_text()

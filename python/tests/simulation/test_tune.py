@@ -132,7 +132,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
         "pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions
     )[0]
     assert local is not None
-    assert local.held
+    assert local.in_range
     seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.33)
 
@@ -142,7 +142,7 @@ def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
     ranges = LinkRange("20Mbit/s", "100ms", flows="10", senders=tcp)
     region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
-    assert local.held
+    assert local.in_range
     assert local.loop.stable
     assert local.loop.margins.sensitivity <= 1.03 * candidates.SENSITIVITY
     assert local.sensitivity > 1.8
@@ -330,7 +330,7 @@ def test_set_points_that_round_alike_have_labels_of_their_own(narrow: LinkRange)
     assert all(one.complete for one in check.check(tried, narrow.only(narrow.middle), 1).checked)
 
 
-def test_what_was_found_survives_a_fault_after_it(
+def test_finished_candidates_survive_a_later_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     store = choice.at(tmp_path / "store")
@@ -363,7 +363,7 @@ def test_what_was_found_survives_a_fault_after_it(
     assert again.to_dict() == without.to_dict()
 
 
-def test_numbers_are_on_the_disk_before_anything_is_said(tmp_path: Path) -> None:
+def test_numbers_are_written_before_any_sentence_is_printed(tmp_path: Path) -> None:
     """Where its own sentences fail, say."""
     program = (
         "import sys; from forebay.report import templates; "
@@ -449,7 +449,7 @@ def for_router() -> tuple[tuning.Tuning, list[TuningEstimate]]:
     return chosen, announced
 
 
-def test_a_router_is_told_what_it_can_have(
+def test_a_router_gets_parameters_that_its_qdisc_has(
     for_router: tuple[tuning.Tuning, list[TuningEstimate]],
 ) -> None:
     """Linux's RED has no `gentle`, its PIE has gains in sixteenths: what the packets judged is what
@@ -519,7 +519,7 @@ def test_no_margins_are_claimed_without_a_linear_model(narrow: LinkRange) -> Non
     assert "keep their margins and" not in text
 
 
-def test_what_may_be_chance_is_one_sentence(narrow: LinkRange) -> None:
+def test_insignificant_differences_are_one_sentence(narrow: LinkRange) -> None:
     rng = np.random.default_rng(1)
     result = tuning.Tuning(narrow, GOALS["balance"], ["pi", "avq", "red", "rem"], 1)
     shape = (len(narrow.places), 10)
@@ -651,7 +651,7 @@ for number, _ in search.search_all(tasks, ranges, 1, 2, store):
     assert out == ""
 
 
-def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
+def test_an_interrupted_tuning_keeps_finished_tests(tmp_path: Path) -> None:
     arguments = ["tune", *OPTIONS, "--law", "pi", "--seeds", 900, "--out", tmp_path / "tuned"]
     process = subprocess.Popen(
         command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -82,7 +82,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.4)
 
 
-def test_a_law_that_is_searched_has_its_rest_at_every_place() -> None:
+def test_a_searched_law_has_an_equilibrium_at_every_operating_point() -> None:
     """At classes whose shares and RTTs differ from place to place."""
     ranges = LinkRange("5..50Mbit/s", "20..40ms,80ms", flows="10..41", senders="cubic,linux-reno")
     for law in ("red", "stpi"):

@@ -18,7 +18,7 @@ from forebay.control.link import Link
 
 
 @pytest.mark.parametrize("window", [3.0, 8.0, 20.0, 100.0])
-def test_rest_meets_its_equation_both_ways(window: float) -> None:
+def test_the_equilibrium_satisfies_its_equation_both_ways(window: float) -> None:
     n, kappa = window - 0.5, 7 / 12
 
     def excess(p: float) -> float:
@@ -53,7 +53,7 @@ def test_map_and_loop_agree(law: str) -> None:
                 assert drawn.gain_margin_db[k, i] == pytest.approx(wanted, abs=0.1)
 
 
-def test_more_of_what_is_folded_changes_nothing() -> None:
+def test_more_alias_terms_change_nothing() -> None:
     """With one pole less, Poisson's sum needs more terms."""
     one = design("pd-red", Link("15Mbit/s", "200ms", flows=60, packet="500B"), target="175p")
     loop = one.sawtooth

@@ -44,7 +44,7 @@ def test_a_gain_margin_may_be_at_half_the_sampling_frequency(text: str) -> None:
     )
 
 
-def test_a_gain_that_stays_above_one_is_not_said_to_stay_below() -> None:
+def test_a_gain_above_one_is_not_described_as_below_one() -> None:
     # Before its second thoughts: `design` gives no gains that are unstable.
     link = Link("100Mbit/s", "10ms", flows=20, packet="1500B")
     made = design_once("p-avg", link, link.set_point_pkts(), {"interval": "75ms"})
@@ -100,7 +100,7 @@ def test_a_delay_that_is_added_acts_in_parts_of_an_interval(text: str) -> None:
 # --- equilibria -------------------------------------------------------------------------------
 
 
-def test_red_rests_where_its_profile_has_what_tcp_needs() -> None:
+def test_the_equilibrium_of_red_is_where_its_profile_meets_tcp() -> None:
     """A profile written out here, and a search over every queue for where it crosses TCP's p."""
     red = [("min_th", "30p"), ("max_th", "150p"), ("max_p", "0.1"), ("w_q", "2e-4")]
     queue = np.linspace(0, 999, 400_000)
@@ -152,7 +152,7 @@ def test_a_design_without_equilibrium_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_design_rests_within_its_buffer() -> None:
+def test_the_equilibrium_of_a_design_is_within_its_buffer() -> None:
     rng = np.random.default_rng(8)
     for _ in range(40):
         rate, rtt, flows = np.exp(rng.uniform(np.log([2, 5, 5]), np.log([200, 300, 200])))

@@ -33,7 +33,7 @@ def loop(one: Design) -> Loop:
 
 
 @pytest.mark.parametrize(("law", "l4s_rtt_s"), [("dualpi2", 0.030), ("pi2", 0.045)])
-def test_both_classes_fill_the_link_where_the_windows_rest(law: str, l4s_rtt_s: float) -> None:
+def test_the_equilibrium_windows_of_both_classes_fill_the_link(law: str, l4s_rtt_s: float) -> None:
     """pi2 has one line for both, and so one RTT."""
     rests = both(made(law))
     capacity = 40e6 / 12000

@@ -32,7 +32,7 @@ def test_an_unstable_loop_has_no_margins_but_its_gain() -> None:
     assert f"and has {-made.margins.gain_db:.2g} dB too much." in designs.paragraph(made)
 
 
-def test_gains_by_hand_are_the_only_ones_told() -> None:
+def test_only_gains_that_the_user_set_are_reported() -> None:
     made = design("pi", LINK, overrides={"a": "2e-5", "b": "1.99e-5"})
     assert made.gains == {}
     assert made.to_dict()["gains"] == {}
@@ -79,7 +79,7 @@ def test_a_long_interval_is_blamed_and_not_the_gain_that_it_gives() -> None:
     assert str(refused.value).endswith("expected a shorter interval")
 
 
-def test_a_probability_above_one_is_not_said_to_be_below_the_laws() -> None:
+def test_a_probability_above_one_is_reported_as_saturation() -> None:
     law = LawModel("pd-avg", [("target", "100p"), ("k_p", 0.001)], 10_000_000, 1000, 400.0)
     for flows in (50, 283):
         how, _, p = law.rest(flows, 0.05)

@@ -63,7 +63,7 @@ def bisected(plant: MixedPlant, flows: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("rtt", "tcp"), PLACES)
 @pytest.mark.parametrize(("law", "params"), LAWS)
-def test_all_rest_where_bisection_finds_it(
+def test_every_equilibrium_agrees_with_bisection(
     law: str, params: list[tuple[str, str]], rtt: str, tcp: str
 ) -> None:
     link = Link("50Mbit/s", rtt, flows=30, packet="1500B", buffer="2000p", senders=tcp)

@@ -75,7 +75,7 @@ def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
     assert abs(seen.missing_pkts) < 1e-9
 
 
-def test_what_a_cut_leaves_of_a_sine() -> None:
+def test_the_describing_function_of_a_clipped_sine_is_exact() -> None:
     turn = 2 * math.pi * np.arange(4096) / 4096
     for swing in (1.5, 4.0, 30.0):
         kept = expected_queue.fundamental_share(swing)
@@ -91,7 +91,7 @@ def test_what_a_cut_leaves_of_a_sine() -> None:
         assert kept == pytest.approx(2 * np.mean(wave * np.sin(turn)) / swing, rel=1e-3)
 
 
-def test_a_stable_loop_does_not_swing() -> None:
+def test_a_stable_loop_has_no_limit_cycle() -> None:
     assert made("pi", ("30Mbit/s", 60, "200ms", "200p")).cycle is None
 
 

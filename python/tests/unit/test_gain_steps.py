@@ -66,7 +66,7 @@ def test_a_design_for_prague_stays_within_a_step() -> None:
     assert "within one step of the law's gains" in designs.paragraph(made)
 
 
-def test_a_design_says_what_a_step_does() -> None:
+def test_a_design_explains_the_effect_of_a_gain_step() -> None:
     text = designs.paragraph(design("pie", Link("30Mbit/s", "200ms", flows=60)))
     assert "will stand above the set-point" in text and "PI2 has no such steps" in text
     assert "above the set-point" not in designs.paragraph(

@@ -264,7 +264,7 @@ def test_advanced_systems_are_refused() -> None:
 # --- maps ------------------------------------------------------------------------------------
 
 
-def test_an_inner_loop_that_nearly_swings_hides_no_root() -> None:
+def test_a_lightly_damped_inner_loop_hides_no_root() -> None:
     """Of PD-RED where RED alone is 0.05 dB from its own edge: L_s has a peak there that is narrower
     than the steps of a grid, and roots find the edge at 0.0173 dB."""
     there = Terms(
@@ -282,7 +282,7 @@ def test_an_inner_loop_that_nearly_swings_hides_no_root() -> None:
         assert (margins.unstable_roots(more) == 0) == (roots.roots(more)[0].real < 0)
 
 
-def test_a_line_of_frequencies_is_what_each_of_them_is() -> None:
+def test_an_array_of_frequencies_gives_the_values_of_each() -> None:
     """Loops of two paths, as rows and alone; with the folds that matter, and with all."""
     rng = np.random.default_rng(5)
 

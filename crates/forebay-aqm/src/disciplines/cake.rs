@@ -19,6 +19,7 @@ use crate::law::OtherQueues;
 mod ack_filter;
 mod framing;
 mod isolation;
+mod longest;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -28,8 +29,9 @@ mod tins;
 use ack_filter::AckFilter;
 use framing::Framing;
 use isolation::{FlowKeys, Isolation};
+use longest::LongestQueue;
 use schedule::ServeResult;
-use tin::{FlowQueue, Set, Tin};
+use tin::{FlowQueue, Set, Tin, QUEUES};
 use tins::{class_of, Share, Tins};
 
 params! {
@@ -102,6 +104,7 @@ impl DisciplineParams for CakeParams {
             salt,
             rng: Rng::new(salt, "quanta"),
             bands: Bands::new(&checked, laws)?,
+            longest: LongestQueue::default(),
             current: 0,
             next_packet: Time::ZERO,
             remainder: 0,
@@ -164,6 +167,8 @@ struct Cake<P> {
     rng: Rng,
     bands: Bands<P>,
     tins: Vec<Tin<P>>,
+    /// The queues of all tins, numbered tin by tin in the order in which they were first used.
+    longest: LongestQueue,
     /// The tin that is being served in the round robin without a shaper.
     current: usize,
     /// The earliest time at which the shaper releases a packet.
@@ -220,6 +225,7 @@ impl<P: Packet + Send> Cake<P> {
                 stamp: 0,
                 source: 0,
                 destination: 0,
+                opened: self.tins[tin].open.len(),
             };
             self.tins[tin].queues[number] = Some(Box::new(queue));
             self.tins[tin].open.push(number);
@@ -247,21 +253,18 @@ impl<P: Packet + Send> Cake<P> {
     /// Drops the oldest packet of the queue with the most bytes, or with the most packets if no
     /// packet has any bytes (`cake_drop`).
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
-        let mut longest = ((0, 0), None);
-        for (i, tin) in self.tins.iter().enumerate() {
-            for &number in &tin.open {
-                let queue = tin.queues[number].as_ref();
-                let length = queue.map_or((0, 0), |queue| {
-                    (queue.band.len_bytes(), queue.band.len_packets())
-                });
-                if length > longest.0 {
-                    longest = (length, Some((i, number)));
-                }
-            }
-        }
-        let (_, Some((tin, number))) = longest else {
+        let tins = &self.tins;
+        let longest = self.longest.find(|rank| {
+            let tin = &tins[rank / QUEUES];
+            let queue = tin.queues[tin.open[rank % QUEUES]].as_ref();
+            queue.map_or((0, 0), |queue| {
+                (queue.band.len_bytes(), queue.band.len_packets())
+            })
+        });
+        let Some(rank) = longest else {
             return;
         };
+        let (tin, number) = (rank / QUEUES, self.tins[rank / QUEUES].open[rank % QUEUES]);
         let class = class_of(tin);
         let queue = self.tins[tin].queue(number);
         if let Some(packet) = queue.band.pop_oldest() {
@@ -272,6 +275,15 @@ impl<P: Packet + Send> Cake<P> {
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - bytes);
             sink.dropped(now, packet, DropReason::Overflow, class);
         }
+    }
+
+    /// Records the length of a queue that may have grown. Of equally long queues, the one of the
+    /// first tin loses a packet, and within a tin the one that was used first.
+    fn note_growth(&mut self, tin: usize, number: usize) {
+        let queue = self.tins[tin].queue(number);
+        let rank = QUEUES * tin + queue.opened;
+        let length = (queue.band.len_bytes(), queue.band.len_packets());
+        self.longest.grow(rank, length);
     }
 
     /// Updates the counts of packets and bytes after a queue has changed. `before` is its length
@@ -332,6 +344,7 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         self.recount(tin, number, before);
         self.bands.note_timeout(timeout);
         if holds_packets {
+            self.note_growth(tin, number);
             self.join_round(tin, number);
         }
         while self.bands.is_exceeded(self.packets, self.bytes) {

@@ -10,7 +10,7 @@ use crate::disciplines::cake::isolation::Isolation;
 use crate::disciplines::cake::tins::Share;
 
 /// The number of queues of a tin.
-const QUEUES: usize = 1024;
+pub const QUEUES: usize = 1024;
 /// The associativity of the hash: a flow may use any of this many neighbouring queues.
 const WAYS: usize = 8;
 
@@ -49,6 +49,8 @@ pub struct FlowQueue<P> {
     pub source: usize,
     /// The index of the queue's destination in [`Tin::destinations`].
     pub destination: usize,
+    /// The index of the queue in [`Tin::open`].
+    pub opened: usize,
 }
 
 /// A source or a destination host.
