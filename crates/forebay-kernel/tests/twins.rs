@@ -236,9 +236,9 @@ impl Law for Lockstep {
 
 impl FluidLaw for Lockstep {}
 
-/// The relative errors of a law's numbers, as docs/howto/kernel.md states them. A law that
-/// estimates its load designs from 30 bits of a square root, and its probability integrates what
-/// that leaves out.
+/// Checks the relative errors of a law's numbers, as docs/evidence/kernel.md states them. A law that
+/// estimates its load designs from 30 bits of a square root, and its probability integrates the
+/// remaining error.
 fn check(kind: &str, comparison: &Comparison, of_designs: f64) {
     let estimates = comparison.worst.iter().any(|(probe, _)| *probe == "load");
     let bound = if estimates { of_designs } else { 1e-5 };

@@ -52,9 +52,15 @@ fn flows_fill_the_link_and_share_it() {
 #[test]
 fn runs_repeat_exactly() {
     let [first, again] = [(); 2].map(|()| simulate(r#"tcp = "linux-cubic""#));
-    assert_eq!(first.samples.queue_pkts, again.samples.queue_pkts);
+    assert_eq!(
+        first.links[0].samples.queue_pkts,
+        again.links[0].samples.queue_pkts
+    );
     assert_eq!(first.flows, again.flows);
-    assert_eq!(first.forwarded_packets, again.forwarded_packets);
+    assert_eq!(
+        first.links[0].forwarded_packets,
+        again.links[0].forwarded_packets
+    );
 }
 
 /// Growth counts acknowledged packets: it takes the same losses to hold the window whether ACKs
@@ -77,7 +83,7 @@ fn goodput_leaves_headers_out_and_nothing_else_changes() {
         let [whole, payload] = ["0B", "52B"]
             .map(|header| simulate(&format!("tcp = \"{tcp}\"\nheader = \"{header}\"")));
         assert_eq!(
-            whole.samples.queue_pkts, payload.samples.queue_pkts,
+            whole.links[0].samples.queue_pkts, payload.links[0].samples.queue_pkts,
             "{tcp}"
         );
         let (whole, payload) = (delivered_bytes(&whole), delivered_bytes(&payload));
