@@ -1,5 +1,5 @@
-//! The name under which the dynamic linker finds the shared library: it has the number of the
-//! binary interface, so that programs keep the one they were linked with.
+//! Sets the soname of the shared library. It contains the number of the binary interface, so that a
+//! program runs only with a library of the interface that it was linked with.
 
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {

@@ -1,4 +1,5 @@
-//! Compiles each header of the kernel's laws for the host, under its own name, and a table of them.
+//! Compiles each header of the kernel's laws for the host under its own name, and a table of the
+//! laws.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -8,7 +9,7 @@ const BPF: &str = "../../python/forebay/linux/bpf";
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={BPF}");
     println!("cargo::rerun-if-changed=src/host.c");
-    // <linux/types.h>
+    // The headers need <linux/types.h>.
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return Ok(());
     }

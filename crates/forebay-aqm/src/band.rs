@@ -6,8 +6,8 @@ use crate::discipline::{Departure, DropReason, LawFactory, Packet, Sink};
 use crate::law::{Ecn, OtherQueues, PacketMeta, QueueView, Signal, Verdict};
 use crate::law_driver::LawDriver;
 
-/// A FIFO under one law. The discipline that owns it decides whether an arrival fits into the buffer
-/// and when a packet may leave.
+/// A FIFO under one law. The discipline that owns it decides whether an arrival fits into the
+/// buffer and when a packet may leave.
 pub struct Band<P> {
     queue: Ring<(P, Time)>,
     /// The law's view of the queue. It is kept up to date, so that no packet has to build it.
@@ -67,8 +67,8 @@ impl<P: Packet> Band<P> {
             .has_room(self.view.packets, self.view.bytes, bytes)
     }
 
-    /// Carries out a verdict. Returns the packet, marked if the verdict asks for it, or `None` if it
-    /// was dropped.
+    /// Carries out a verdict. Returns the packet, marked if the verdict asks for it, or `None` if
+    /// it was dropped.
     #[inline(always)]
     fn act(
         verdict: Verdict,
@@ -91,8 +91,8 @@ impl<P: Packet> Band<P> {
         None
     }
 
-    /// Offers an arrival of `class` to the law. An arrival that finds the buffer full is judged too,
-    /// because RED's average counts it.
+    /// Offers an arrival of `class` to the law. An arrival that finds the buffer full is judged
+    /// too, because RED's average counts it.
     #[inline(always)]
     pub fn offer(
         &mut self,

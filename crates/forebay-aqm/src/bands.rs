@@ -1,5 +1,5 @@
-//! Bands for disciplines with one queue per flow. A band is built when its flow arrives, and its law
-//! keeps a clock of its own.
+//! Bands for disciplines with one queue per flow. A band is built when its flow arrives, and its
+//! law keeps a clock of its own.
 
 use forebay_units::{Buffer, ParamError, QueueSite, Rate, SetPoint, Time};
 

@@ -5,11 +5,11 @@
 //! of one call. Within that bound its result is that of running every tick:
 //!
 //! 1. Ticks are run one by one until the law's state repeats. At a constant queue most laws reach a
-//!    fixed point; PIE without an upper bound on its probability enters a cycle. The remaining ticks,
-//!    in whole cycles, then change nothing and are left out. This is exact.
-//! 2. After [`MOST_TICKS`] ticks without a repetition, the law [skips](Ticking::skip) the remaining
-//!    ticks by a closed form of its equation, except for the last [`LAST_TICKS`]. Those are run, so
-//!    that the law's memory of recent samples is that of `now`.
+//! fixed point; PIE without an upper bound on its probability enters a cycle. The remaining ticks,
+//! in whole cycles, then change nothing and are left out. This is exact. 2. After [`MOST_TICKS`]
+//! ticks without a repetition, the law [skips](Ticking::skip) the remaining ticks by a closed form
+//! of its equation, except for the last [`LAST_TICKS`]. Those are run, so that the law's memory of
+//! recent samples is that of `now`.
 
 use forebay_units::{Span, Time};
 
@@ -26,7 +26,8 @@ pub const MOST_TICKS_UNSEEN: u64 = 1 << 20;
 /// The number of ticks that are run one by one at the end, after the others were skipped.
 pub const LAST_TICKS: u64 = 4;
 
-/// The bits of every variable that a tick of a law can change, except for the time of the next tick.
+/// The bits of every variable that a tick of a law can change, except for the time of the next
+/// tick.
 pub type State = [u64; 12];
 
 /// A law, or a part of one, that ticks at an interval.
@@ -40,8 +41,8 @@ pub trait Ticking {
     /// Returns the state; `None` for a law whose state is unknown, so that it never repeats.
     fn state(&self) -> Option<State>;
 
-    /// Advances the law by `ticks` ticks at a constant queue, the first of which was due at `first`.
-    /// A law whose equation is unknown stays unchanged.
+    /// Advances the law by `ticks` ticks at a constant queue, the first of which was due at
+    /// `first`. A law whose equation is unknown stays unchanged.
     fn skip(&mut self, first: Time, ticks: u64, q: &QueueView);
 
     /// Returns times at which the law's input changes although the queue does not, such as the
@@ -194,8 +195,8 @@ mod tests {
         TICKS.with(Cell::get)
     }
 
-    /// An upper bound on the ticks of one call: three stretches, for a tuner and for the law under it,
-    /// in each of the parts in which a tuner skips.
+    /// An upper bound on the ticks of one call: three stretches, for a tuner and for the law under
+    /// it, in each of the parts in which a tuner skips.
     const MOST_OF_A_LAW: u64 = 3 * 2 * MOST_TICKS * (2 + 16);
 
     const YEAR: Span = Span::from_secs(365 * 86_400);
@@ -276,10 +277,14 @@ mod tests {
                         prompt.handle_timeout(due, &q);
                     }
                     assert_eq!(late.poll_timeout(), prompt.poll_timeout(), "{}", spec.kind);
-                    prompt.probe(&mut |key, want| {
-                        let got = probed(&*late, key);
-                        let close = (got - want).abs() <= 1e-6 * want.abs().max(1e-3);
-                        assert!(close, "{} at {packets}: {key} {got} {want}", spec.kind);
+                    prompt.probe(&mut |key, expected| {
+                        let actual = probed(&*late, key);
+                        let close = (actual - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
+                        assert!(
+                            close,
+                            "{} at {packets}: {key} {actual} {expected}",
+                            spec.kind
+                        );
                     });
                 }
             }

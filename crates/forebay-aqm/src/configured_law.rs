@@ -11,7 +11,8 @@ use forebay_units::{Bytes, ParamError, ParamTable, Rate, SetPoint, Site, Span, V
 
 use crate::law::Law;
 
-/// A link whose buffer holds any set-point. Properties that a law has on every link are tested here.
+/// A link whose buffer holds any set-point. Properties that a law has on every link are tested
+/// here.
 pub(crate) const ROOMY: Site = Site {
     rate: Rate::from_bps(1_000_000_000),
     buffer_pkts: 2e9,
@@ -37,8 +38,8 @@ pub trait ConfiguredLaw: ParamTable + Send + Sync {
         Ok(())
     }
 
-    /// Builds a law for one queue. `seed` is for a random stream that the law keeps itself; its hooks
-    /// receive another one with every call.
+    /// Builds a law for one queue. `seed` is for a random stream that the law keeps itself; its
+    /// hooks receive another one with every call.
     ///
     /// # Errors
     /// If [`check`](ConfiguredLaw::check) fails.
@@ -49,8 +50,8 @@ pub trait ConfiguredLaw: ParamTable + Send + Sync {
         None
     }
 
-    /// Returns the parameters that the law's authors advise to change on a link with this round-trip
-    /// time (without queuing). Only laws without a design rule have such advice.
+    /// Returns the parameters that the law's authors advise to change on a link with this
+    /// round-trip time (without queuing). Only laws without a design rule have such advice.
     fn fitted(&self, _rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
@@ -155,8 +156,8 @@ impl ConfiguredLaw for SeveralLoops {
 
 /// Refuses a set-point that the buffer cannot hold.
 ///
-/// Laws that exist as Linux qdiscs do not call it: Linux accepts a buffer shorter than their target,
-/// and the result of the run carries a warning.
+/// Laws that exist as Linux qdiscs do not call it: Linux accepts a buffer shorter than their
+/// target, and the result of the run carries a warning.
 ///
 /// # Errors
 /// If the set-point exceeds the buffer; the error names `key`.

@@ -23,8 +23,8 @@ impl Coefficients {
     /// Digitises a continuous PID controller, with Tustin's rule for the integral and the backward
     /// difference for the derivative (pi-pd eq. 6). P, PI and PD set gains to zero.
     ///
-    /// `k_p`, `k_i` and `k_d` are per unit of the error; `k_i` also per second, `k_d` times seconds.
-    /// `interval_s` is above zero.
+    /// `k_p`, `k_i` and `k_d` are per unit of the error; `k_i` also per second, `k_d` times
+    /// seconds. `interval_s` is above zero.
     pub fn pid(k_p: f64, k_i: f64, k_d: f64, interval_s: f64) -> Coefficients {
         let (integral, derivative) = (k_i * interval_s / 2.0, k_d / interval_s);
         Coefficients {
@@ -104,8 +104,8 @@ impl Difference {
     }
 
     /// Processes the errors of `count` samples at once. The result is that of [`step`](Self::step)
-    /// with each of them, up to rounding. The change of the probability may change its sign once, as
-    /// it does for errors of the form of [`Errors`].
+    /// with each of them, up to rounding. The change of the probability may change its sign once,
+    /// as it does for errors of the form of [`Errors`].
     pub fn advance(&mut self, k: Coefficients, errors: &Errors, count: u64) {
         if count == 0 {
             return;
@@ -170,8 +170,8 @@ fn sign_change(value: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     high
 }
 
-/// A controller of the queue by the difference equation. PI and PID differ in the coefficients only;
-/// a tuner may change `gains` while the law runs.
+/// A controller of the queue by the difference equation. PI and PID differ in the coefficients
+/// only; a tuner may change `gains` while the law runs.
 pub struct QueueControl {
     /// The coefficients in use.
     pub gains: Coefficients,
@@ -239,8 +239,8 @@ mod tests {
         let mut d = Difference::default();
         let e = 0.01;
         // By hand: 0.072; 0.072 + 0.072 − 0.118 = 0.026; then a − b + c = 0.4 per unit error.
-        for want in [0.072, 0.026, 0.030, 0.034] {
-            assert!((d.step(k, e) - want).abs() < 1e-12);
+        for expected in [0.072, 0.026, 0.030, 0.034] {
+            assert!((d.step(k, e) - expected).abs() < 1e-12);
         }
     }
 
@@ -291,9 +291,9 @@ mod tests {
                     for i in 20..20 + count {
                         stepped.step(k, errors.at(f64::from(i)));
                     }
-                    for (got, want) in at_once.state().into_iter().zip(stepped.state()) {
+                    for (actual, expected) in at_once.state().into_iter().zip(stepped.state()) {
                         assert!(
-                            (got - want).abs() < 1e-9,
+                            (actual - expected).abs() < 1e-9,
                             "{errors:?} {k:?} {start} {count}"
                         );
                     }

@@ -9,33 +9,33 @@ use forebay_units::{ParamError, ParamSpec, Params, Rate, Rng, SetPoint, Site, Sp
 
 use crate::law::{Ecn, Law};
 
-/// Returns a hash that depends on every bit of `x`, for distributing flows over queues (the finalizer
-/// of MurmurHash3, Appleby 2011).
+/// Returns a hash that depends on every bit of `x`, for distributing flows over queues (the
+/// finalizer of MurmurHash3, Appleby 2011).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     x ^ (x >> 33)
 }
 
-/// The properties of a packet that a discipline needs. An implementation is a small plain value; the
-/// bytes of a real packet are kept elsewhere.
+/// The properties of a packet that a discipline needs. An implementation is a small plain value;
+/// the bytes of a real packet are kept elsewhere.
 pub trait Packet: Copy {
     /// Returns the size of the packet in bytes.
     fn bytes(&self) -> u32;
-    /// Returns the identifier of the flow. All packets of a flow have the same one. Two flows at the
-    /// same queue have different ones, apart from collisions of a 64-bit hash.
+    /// Returns the identifier of the flow. All packets of a flow have the same one. Two flows at
+    /// the same queue have different ones, apart from collisions of a 64-bit hash.
     fn flow(&self) -> u64;
     /// Returns the ECN field.
     fn ecn(&self) -> Ecn;
     /// Returns the differentiated services code point, 0 to 63 (RFC 2474 section 3).
     fn dscp(&self) -> u8;
-    /// Returns identifiers of the source and the destination host. By default every flow counts as a
-    /// pair of hosts of its own.
+    /// Returns identifiers of the source and the destination host. By default every flow counts as
+    /// a pair of hosts of its own.
     fn hosts(&self) -> (u64, u64) {
         (self.flow(), self.flow())
     }
-    /// Returns the traffic class under which the packet is recorded at a bottleneck; `None` if it is
-    /// not recorded per class.
+    /// Returns the traffic class under which the packet is recorded at a bottleneck; `None` if it
+    /// is not recorded per class.
     fn traffic(&self) -> Option<u8> {
         None
     }
@@ -124,8 +124,8 @@ impl<P> Dequeued<P> {
 pub trait Discipline<P: Packet>: Send {
     /// Enqueues an arrival. Packets that are dropped or marked for it are reported to the sink.
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>);
-    /// Returns the next packet for the link. Packets dropped or marked on the way are reported to the
-    /// sink.
+    /// Returns the next packet for the link. Packets dropped or marked on the way are reported to
+    /// the sink.
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P>;
 
     /// Returns true if the discipline can shape in place of a link with a token bucket, as Linux's
@@ -134,8 +134,8 @@ pub trait Discipline<P: Packet>: Send {
         false
     }
 
-    /// Hands every packet to `give` without asking a law, in the order in which they would leave, so
-    /// that another discipline can take over.
+    /// Hands every packet to `give` without asking a law, in the order in which they would leave,
+    /// so that another discipline can take over.
     fn drain(&mut self, give: &mut dyn FnMut(P));
 
     /// Returns when `handle_timeout` must be called next; `None` if no law keeps a clock.
@@ -159,8 +159,8 @@ pub trait Discipline<P: Packet>: Send {
     /// Reports state variables of the discipline and its law by name.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64));
 
-    /// Returns the names of the classes that [`Departure::class`] numbers; empty if there is only one
-    /// class.
+    /// Returns the names of the classes that [`Departure::class`] numbers; empty if there is only
+    /// one class.
     fn classes(&self) -> &'static [&'static str] {
         &[]
     }
@@ -228,8 +228,9 @@ pub trait DisciplineParams: Params + 'static {
     /// Where it was published.
     const SOURCE: &'static str;
 
-    /// Returns true if every flow (or host) has a queue and a law of its own. A set-point then refers
-    /// to one of these queues, and every law closes a loop of its own. Queues per class do not count.
+    /// Returns true if every flow (or host) has a queue and a law of its own. A set-point then
+    /// refers to one of these queues, and every law closes a loop of its own. Queues per class do
+    /// not count.
     fn per_flow(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Estimators of what a router can learn about the network from its own queue: the capacity available
-//! to TCP, and TCP's load on it (staqm section III.B).
+//! Estimators of what a router can learn about the network from its own queue: the capacity
+//! available to TCP, and TCP's load on it (staqm section III.B).
 
 use forebay_units::{Span, Time};
 
@@ -29,8 +29,8 @@ impl LowPass {
 
 /// The capacity estimate θ_c: departures per time that the link was busy, smoothed.
 ///
-/// The filter advances by busy time, so that an interval in which the link hardly sent has hardly any
-/// weight. If the link is always busy, this is staqm's θ_c' = −K_c θ_c + K_c Ĉ.
+/// The filter advances by busy time, so that an interval in which the link hardly sent has hardly
+/// any weight. If the link is always busy, this is staqm's θ_c' = −K_c θ_c + K_c Ĉ.
 #[derive(Debug)]
 pub struct CapacityEstimate {
     filter: LowPass,
@@ -51,8 +51,8 @@ impl CapacityEstimate {
         }
     }
 
-    /// Counts a packet that starts its transmission as `pkts` packets; zero if it does not belong to
-    /// TCP.
+    /// Counts a packet that starts its transmission as `pkts` packets; zero if it does not belong
+    /// to TCP.
     pub fn departure(&mut self, now: Time, pkts: f64) {
         self.departed_pkts += pkts;
         self.busy_since.get_or_insert(now);
@@ -91,8 +91,8 @@ impl CapacityEstimate {
     }
 }
 
-/// The load estimate θ_rc of N/(RC), inferred from the signal probability by TCP's throughput relation
-/// √(p/2) = N/(RC), smoothed. It is too low if packets are also lost for other reasons.
+/// The load estimate θ_rc of N/(RC), inferred from the signal probability by TCP's throughput
+/// relation √(p/2) = N/(RC), smoothed. It is too low if packets are also lost for other reasons.
 #[derive(Debug)]
 pub struct LoadEstimate(LowPass);
 
@@ -144,9 +144,12 @@ mod tests {
             }
         }
         // One time constant from 1000 to 2000.
-        let want = 2000.0 - 1000.0 / std::f64::consts::E;
-        let got = capacity.pkts_per_s();
-        assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
+        let expected = 2000.0 - 1000.0 / std::f64::consts::E;
+        let actual = capacity.pkts_per_s();
+        assert!(
+            (actual - expected).abs() < 1e-6 * expected,
+            "{actual} {expected}"
+        );
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub struct HeldPacket<H> {
 }
 
 impl<H> HeldPacket<H> {
-    /// Returns an unmarked packet of a TCP flow with a DSCP of zero. The flow counts as a pair of hosts
-    /// of its own.
+    /// Returns an unmarked packet of a TCP flow with a DSCP of zero. The flow counts as a pair of
+    /// hosts of its own.
     pub fn new(handle: H, flow: u64, bytes: u32, ecn: Ecn) -> HeldPacket<H> {
         HeldPacket {
             handle,

@@ -7,7 +7,8 @@ use forebay_units::{Bytes, Rate, Rng, SetPoint, Site, Span, Time};
 pub enum Verdict {
     /// The packet goes on unchanged.
     Pass,
-    /// Congestion is signalled: the queue marks the packet with CE if it may, and drops it otherwise.
+    /// Congestion is signalled: the queue marks the packet with CE if it may, and drops it
+    /// otherwise.
     Signal,
     /// The queue drops the packet even if it is ECN-capable, as RED does above its upper threshold
     /// (RFC 3168 section 7).
@@ -90,7 +91,8 @@ pub enum Signal {
 pub struct PacketMeta {
     /// The size of the packet in bytes.
     pub bytes: u32,
-    /// The identifier of the flow: see [`Packet::flow`](crate::Packet::flow). Zero in the fluid model.
+    /// The identifier of the flow: see [`Packet::flow`](crate::Packet::flow). Zero in the fluid
+    /// model.
     pub flow: u64,
     /// The ECN field on arrival.
     pub ecn: Ecn,
@@ -156,8 +158,8 @@ impl QueueView {
         self.bytes + self.other_queues.bytes
     }
 
-    /// Returns the time that the oldest packet for the link has waited, in this queue or in the other
-    /// queues of the discipline; zero if there is none.
+    /// Returns the time that the oldest packet for the link has waited, in this queue or in the
+    /// other queues of the discipline; zero if there is none.
     pub fn link_age(&self, now: Time) -> Span {
         let other = self.other_queues.head_since;
         let oldest = match (self.head_since, other) {
@@ -238,8 +240,9 @@ impl Target {
     }
 }
 
-/// A step of the fluid model: packets that pass a queue at constant rates in a short time. The queue is
-/// either empty throughout the step, or never. Arrivals that overflow the buffer are reported after it.
+/// A step of the fluid model: packets that pass a queue at constant rates in a short time. The
+/// queue is either empty throughout the step, or never. Arrivals that overflow the buffer are
+/// reported after it.
 #[derive(Clone, Copy, Debug)]
 pub struct FluidStep {
     /// The end of the step.
@@ -259,11 +262,11 @@ pub struct FluidStep {
 }
 
 impl FluidStep {
-    /// Returns an exponentially weighted average after the arrivals of this step. Each arrival moves
-    /// the average towards the queue length by the fraction `weight` of their difference.
+    /// Returns an exponentially weighted average after the arrivals of this step. Each arrival
+    /// moves the average towards the queue length by the fraction `weight` of their difference.
     ///
-    /// With r = 1 − w and n arrivals, the i-th of which finds qᵢ = q₀ + (q₁ − q₀)·i/n, the result is
-    /// rⁿ·x + w·Σ rⁿ⁻ⁱ·qᵢ, where w·Σ rⁿ⁻ⁱ = 1 − rⁿ and w·Σ i·rⁿ⁻ⁱ = n − r(1 − rⁿ)/w.
+    /// With r = 1 − w and n arrivals, the i-th of which finds qᵢ = q₀ + (q₁ − q₀)·i/n, the result
+    /// is rⁿ·x + w·Σ rⁿ⁻ⁱ·qᵢ, where w·Σ rⁿ⁻ⁱ = 1 − rⁿ and w·Σ i·rⁿ⁻ⁱ = n − r(1 − rⁿ)/w.
     pub fn averaged(&self, average: f64, weight: f64) -> f64 {
         let [first, last] = self.queue_pkts;
         let n = f64::from(self.arrivals);
@@ -279,8 +282,8 @@ impl FluidStep {
 /// An AQM law as a discipline calls it. Every method has a default; with all defaults, a law is
 /// DropTail.
 ///
-/// A discipline calls the hooks in order of time. A law acts on packets (`on_enqueue`, `on_dequeue`),
-/// on its own clock (`poll_timeout`, `handle_timeout`), or on both.
+/// A discipline calls the hooks in order of time. A law acts on packets (`on_enqueue`,
+/// `on_dequeue`), on its own clock (`poll_timeout`, `handle_timeout`), or on both.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: FluidLaw + Send {
     /// Returns true if the law judges or counts arrivals. A law that does not implement
@@ -305,14 +308,15 @@ pub trait Law: FluidLaw + Send {
         Verdict::Pass
     }
 
-    /// Reacts to an arrival that found the buffer full. Called after `on_enqueue` for the same packet.
+    /// Reacts to an arrival that found the buffer full. Called after `on_enqueue` for the same
+    /// packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
 
     /// Reacts to `packets` packets that the discipline dropped from the head to free buffer space.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
 
-    /// Returns true if, with one queue per flow, a full buffer drops the arrival, as Linux's `fq_pie`
-    /// does. Otherwise it drops from the longest queue (RFC 8290 section 4.1.2).
+    /// Returns true if, with one queue per flow, a full buffer drops the arrival, as Linux's
+    /// `fq_pie` does. Otherwise it drops from the longest queue (RFC 8290 section 4.1.2).
     fn drops_arrival_when_full(&self) -> bool {
         false
     }
@@ -348,12 +352,13 @@ pub trait Law: FluidLaw + Send {
 }
 
 /// The interface of a law to the fluid model, in addition to its hooks for packets. For a law that
-/// implements none of it, the fluid model calls the packet hooks one by one and counts the verdicts.
+/// implements none of it, the fluid model calls the packet hooks one by one and counts the
+/// verdicts.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait FluidLaw {
-    /// Processes many packets at once. [`intensity`](FluidLaw::intensity) must afterwards be what it
-    /// would be after the packet hooks had been called for each of them. Returns false if the law
-    /// cannot, and the packet hooks must be called.
+    /// Processes many packets at once. [`intensity`](FluidLaw::intensity) must afterwards be what
+    /// it would be after the packet hooks had been called for each of them. Returns false if the
+    /// law cannot, and the packet hooks must be called.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         false
     }
@@ -363,8 +368,8 @@ pub trait FluidLaw {
         None
     }
 
-    /// Returns the probability that an ECT(1) packet is marked when a classic packet is signalled with
-    /// probability `classic`. The two differ for coupled laws only (RFC 9332 section 2.1).
+    /// Returns the probability that an ECT(1) packet is marked when a classic packet is signalled
+    /// with probability `classic`. The two differ for coupled laws only (RFC 9332 section 2.1).
     fn marks_l4s(&self, classic: f64) -> f64 {
         classic
     }

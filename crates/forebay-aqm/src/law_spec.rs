@@ -20,8 +20,8 @@ pub struct LawSpec {
     pub title: &'static str,
     /// Where the law was published.
     pub source: &'static str,
-    /// The law's equation in one line, with the names of its parameters. q is the queue, C the link's
-    /// rate, λ the arrival rate and N the number of flows. Empty if the law has no equation.
+    /// The law's equation in one line, with the names of its parameters. q is the queue, C the
+    /// link's rate, λ the arrival rate and N the number of flows. Empty if the law has no equation.
     pub equation: &'static str,
     /// The declared parameters.
     pub params: &'static [ParamSpec],
@@ -31,8 +31,9 @@ pub struct LawSpec {
     pub goals: &'static [ParamSpec],
     /// True for the queue without a law, with which the laws are compared.
     pub baseline: bool,
-    /// The reason for which results with real packets can differ from simulated ones under this law:
-    /// a noun that names the cause, and sentences that explain it. `None` if the law is no reason.
+    /// The reason for which results with real packets can differ from simulated ones under this
+    /// law: a noun that names the cause, and sentences that explain it. `None` if the law is no
+    /// reason.
     pub reality: Option<(&'static str, &'static str)>,
     /// The goal or parameter whose smaller values make a designed loop slower.
     pub slowed_by: Option<&'static str>,
@@ -46,7 +47,8 @@ pub struct LawSpec {
 }
 
 impl LawSpec {
-    /// Returns the entry of a law in a FIFO whose parameters are of type `P`, without a search space.
+    /// Returns the entry of a law in a FIFO whose parameters are of type `P`, without a search
+    /// space.
     pub(crate) const fn of<P: Params + ConfiguredLaw + 'static>(
         kind: &'static str,
         title: &'static str,
@@ -159,8 +161,9 @@ impl LawSpec {
         }
     }
 
-    /// Returns the entry of this law in a discipline with several queues. Its linear model, design rule
-    /// and fixed-point twin do not apply there, and it is tuned among the settings of `search`.
+    /// Returns the entry of this law in a discipline with several queues. Its linear model, design
+    /// rule and fixed-point twin do not apply there, and it is tuned among the settings of
+    /// `search`.
     #[must_use]
     pub(crate) const fn with_several_loops(self, search: fn(&Conditions) -> Search) -> LawSpec {
         LawSpec {

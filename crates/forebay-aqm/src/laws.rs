@@ -141,8 +141,8 @@ pub(crate) mod testing {
         Service,
     }
 
-    /// Returns the events, with times in nanoseconds, at a link that asks for a packet every 800 us.
-    /// Nine of ten arrivals have the full packet size.
+    /// Returns the events, with times in nanoseconds, at a link that asks for a packet every 800
+    /// us. Nine of ten arrivals have the full packet size.
     pub fn load(seed: u64, phases: &[Phase]) -> Vec<(u64, Event)> {
         let mut rng = Rng::new(seed, "load");
         let mut events = Vec::new();

@@ -26,8 +26,8 @@ pub trait Controller: Send {
     /// Takes note of an arrival; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
 
-    /// Takes note of all arrivals of a step of the fluid model, as [`arrival`](Self::arrival) does of
-    /// each.
+    /// Takes note of all arrivals of a step of the fluid model, as [`arrival`](Self::arrival) does
+    /// of each.
     fn take_fluid(&mut self, _step: &FluidStep) {}
 
     /// Returns true if an arrival that finds this queue passes whatever the probability.
@@ -55,8 +55,8 @@ pub trait Controller: Send {
     /// Reports state variables other than the probability by name.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// Returns every variable that [`sample`](Self::sample) changes, like [`Ticking::state`]. The last
-    /// element is reserved for the probability.
+    /// Returns every variable that [`sample`](Self::sample) changes, like [`Ticking::state`]. The
+    /// last element is reserved for the probability.
     fn state(&self) -> Option<State> {
         None
     }

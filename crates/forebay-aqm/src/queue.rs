@@ -7,8 +7,8 @@ use forebay_units::Time;
 use crate::discipline::{Dequeued, Discipline, Packet, Sink};
 use crate::disciplines::fifo::Fifo;
 
-/// A discipline that is called for every packet of a link. The methods of a FIFO are inlined into the
-/// caller: without that, a sixth of the simulator's instructions were spent on dynamic calls.
+/// A discipline that is called for every packet of a link. The methods of a FIFO are inlined into
+/// the caller: without that, a sixth of the simulator's instructions were spent on dynamic calls.
 pub enum Queue<P> {
     /// A FIFO under one law.
     Fifo(Fifo<P>),

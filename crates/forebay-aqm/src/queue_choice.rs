@@ -176,7 +176,8 @@ impl QueueChoice {
         QueueSite { buffer, ..*site }
     }
 
-    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
+    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// If the qdisc does not have a parameter.

@@ -7,8 +7,8 @@ use forebay_units::{ParamError, Rate, Span, Time};
 const QUOTED_CHARS: usize = 40;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// The opportunities of a link to send, as recorded in cellular networks (the format of mahimahi): 1500
-/// bytes at each time. After the last time the trace is repeated.
+/// The opportunities of a link to send, as recorded in cellular networks (the format of mahimahi):
+/// 1500 bytes at each time. After the last time the trace is repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateTrace {
     /// The times in ms, in ascending order. The last one is above 0 and is the length of the trace.

@@ -19,8 +19,8 @@ pub trait Design<L>: Send {
     /// Sets the law's gains for an operating point.
     fn apply(&self, point: &OperatingPoint, law: &mut L);
 
-    /// Returns every variable of the law that [`apply`](Design::apply) or the law's own clock changes,
-    /// in at most ten elements: see [`Ticking::state`](crate::clock::Ticking::state).
+    /// Returns every variable of the law that [`apply`](Design::apply) or the law's own clock
+    /// changes, in at most ten elements: see [`Ticking::state`](crate::clock::Ticking::state).
     fn state(&self, law: &L) -> Option<State>;
 }
 
@@ -39,8 +39,8 @@ pub struct Estimation {
 }
 
 impl Estimation {
-    /// Returns the configuration for the kernel's `estimate.h`, which computes 1 − e^−x by three terms
-    /// of its series.
+    /// Returns the configuration for the kernel's `estimate.h`, which computes 1 − e^−x by three
+    /// terms of its series.
     ///
     /// # Errors
     /// If the interval is more than a quarter of the time constant of the capacity estimate, or a
@@ -104,8 +104,8 @@ impl Estimation {
     }
 }
 
-/// Returns settings with which a self-tuning law is tuned: the first design is for the middle of the
-/// conditions, and the estimates take over after one time constant of the capacity estimate.
+/// Returns settings with which a self-tuning law is tuned: the first design is for the middle of
+/// the conditions, and the estimates take over after one time constant of the capacity estimate.
 pub fn first_design(conditions: &Conditions) -> Settings {
     vec![
         ("flows", Value::Integer(conditions.middle.flows.into())),
@@ -143,9 +143,9 @@ impl<D> SelfTuning<D> {
         }
     }
 
-    /// Returns the estimated operating point: at least one flow, and one packet per round trip. staqm
-    /// has no such floor; without one, gains that are proportional to the load would stay at zero
-    /// after p has been zero for a long time.
+    /// Returns the estimated operating point: at least one flow, and one packet per round trip.
+    /// staqm has no such floor; without one, gains that are proportional to the load would stay at
+    /// zero after p has been zero for a long time.
     fn point(&self) -> OperatingPoint {
         let capacity = self.capacity.pkts_per_s().max(1.0 / self.rtt_s);
         let one_flow = OperatingPoint::of_flows(1.0, self.rtt_s, capacity);

@@ -1,4 +1,5 @@
-//! A law that the caller steers while it runs, by its probability or by the gains of its controller.
+//! A law that the caller steers while it runs, by its probability or by the gains of its
+//! controller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,8 +27,8 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Creates a handle. Its laws start at a probability of zero. Their controller samples the queue
-    /// every `interval`, which is above zero, and controls it to `set_point`.
+    /// Creates a handle. Its laws start at a probability of zero. Their controller samples the
+    /// queue every `interval`, which is above zero, and controls it to `set_point`.
     pub fn new(set_point: SetPoint, interval: Span) -> Helm {
         Helm {
             course: Arc::new(Mutex::new(Course::Hold(0.0))),
@@ -53,8 +54,8 @@ impl Helm {
     }
 
     /// Lets a PID controller with these gains move each law's probability from now on, starting at
-    /// the controller's last output: `k_p` per packet, `k_i` per packet and second, `k_d` in seconds
-    /// per packet (pi-pd eq. 6).
+    /// the controller's last output: `k_p` per packet, `k_i` per packet and second, `k_d` in
+    /// seconds per packet (pi-pd eq. 6).
     pub fn control(&self, k_p: f64, k_i: f64, k_d: f64) {
         let gains = Coefficients::pid(k_p, k_i, k_d, self.interval.as_secs_f64());
         *self.course() = Course::Control(gains);
@@ -159,9 +160,9 @@ mod tests {
         assert_eq!(probed(&*law, "p"), 1.0);
         helm.control(0.0, 0.1, 0.0);
         // The first error adds K_I·T/2, and the second K_I·T (by the trapezoidal rule).
-        for (k, want) in [(1, 0.0005 * 10.0), (2, 0.0015 * 10.0)] {
+        for (k, expected) in [(1, 0.0005 * 10.0), (2, 0.0015 * 10.0)] {
             law.handle_timeout(Time::ZERO + interval * k, &view(60));
-            assert!((probed(&*law, "p") - want).abs() < 1e-12);
+            assert!((probed(&*law, "p") - expected).abs() < 1e-12);
         }
     }
 }

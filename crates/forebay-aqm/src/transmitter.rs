@@ -1,6 +1,6 @@
 //! The sending end of a link, which takes packets from a queue: at a constant rate, through a token
-//! bucket, or by a recorded trace. It computes when it takes the next packet and when each packet has
-//! been sent; packets stay with the caller.
+//! bucket, or by a recorded trace. It computes when it takes the next packet and when each packet
+//! has been sent; packets stay with the caller.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub enum Capacity {
         /// The size of the bucket.
         burst: Bytes,
     },
-    /// A constant rate at which whole packets are released, as by Linux's CAKE: each packet is sent at
-    /// once, and the next one follows after its transmission time.
+    /// A constant rate at which whole packets are released, as by Linux's CAKE: each packet is sent
+    /// at once, and the next one follows after its transmission time.
     Shaped(Rate),
     /// The opportunities to send of a trace.
     Recorded(Arc<RateTrace>),
@@ -39,8 +39,8 @@ impl Capacity {
         }
     }
 
-    /// Returns the capacity of the link behind this queue. A discipline that shapes takes the place of
-    /// a token bucket, as in Linux.
+    /// Returns the capacity of the link behind this queue. A discipline that shapes takes the place
+    /// of a token bucket, as in Linux.
     pub fn behind<P: Packet>(self, queue: &dyn Discipline<P>) -> Capacity {
         match self {
             Capacity::Bucket { rate, .. } if queue.shapes() => Capacity::Shaped(rate),
@@ -133,9 +133,10 @@ impl Transmitter {
     /// Creates the end of an idle link.
     ///
     /// At each of its times, a trace has an opportunity to send 1500 bytes. The link takes a packet
-    /// from the queue at an opportunity, so that the wait for the opportunity is part of the sojourn
-    /// time. The packet has been sent with its last byte, which may be several opportunities later.
-    /// The rest of an opportunity is available to the next packet; it is lost if the queue is empty.
+    /// from the queue at an opportunity, so that the wait for the opportunity is part of the
+    /// sojourn time. The packet has been sent with its last byte, which may be several
+    /// opportunities later. The rest of an opportunity is available to the next packet; it is lost
+    /// if the queue is empty.
     pub fn new(capacity: &Capacity) -> Transmitter {
         Transmitter {
             pace: match capacity {
@@ -151,11 +152,11 @@ impl Transmitter {
         }
     }
 
-    /// Announces every change of the rate, in order of time, before the first packet. A recorded link
-    /// ignores them.
+    /// Announces every change of the rate, in order of time, before the first packet. A recorded
+    /// link ignores them.
     ///
-    /// The end of each transmission is then known at its start, even across changes. The caller must
-    /// still call [`set_rate`](Transmitter::set_rate) at the time of each change.
+    /// The end of each transmission is then known at its start, even across changes. The caller
+    /// must still call [`set_rate`](Transmitter::set_rate) at the time of each change.
     pub fn announce(&mut self, mut steps: Vec<RateStep>) {
         if steps.is_empty() || matches!(self.pace, Pace::Recorded(_)) {
             return;
@@ -166,8 +167,8 @@ impl Transmitter {
         self.pace = Pace::Stepped(Box::new(Stepped { pace, steps }));
     }
 
-    /// Returns the time at which the queue must be [asked](Transmitter::ask) next; `Time::MAX` while
-    /// the queue is empty.
+    /// Returns the time at which the queue must be [asked](Transmitter::ask) next; `Time::MAX`
+    /// while the queue is empty.
     #[inline]
     pub fn due(&self) -> Time {
         self.due
@@ -180,8 +181,9 @@ impl Transmitter {
         self.free
     }
 
-    /// Takes note of an arrival at the queue. Returns true if the caller must [ask](Transmitter::ask)
-    /// for a packet at once. An arrival at the time of an opportunity is too late for it.
+    /// Takes note of an arrival at the queue. Returns true if the caller must
+    /// [ask](Transmitter::ask) for a packet at once. An arrival at the time of an opportunity is
+    /// too late for it.
     #[inline(always)]
     pub fn arrived(&mut self, now: Time) -> bool {
         if !self.free {
@@ -242,8 +244,8 @@ impl Transmitter {
         };
     }
 
-    /// Changes the rate from `now` on. The rest of the packet in transmission is sent at the new rate.
-    /// A recorded link has a constant rate from now on.
+    /// Changes the rate from `now` on. The rest of the packet in transmission is sent at the new
+    /// rate. A recorded link has a constant rate from now on.
     ///
     /// Returns the new end of that transmission, if the change moves it. An
     /// [announced](Transmitter::announce) change moves no end, because the end took the change into
@@ -335,8 +337,8 @@ impl Pace {
         }
     }
 
-    /// Changes a constant rate from `now` on. `due` is the end of the current transmission at the old
-    /// rate; the result is its end at the new rate.
+    /// Changes a constant rate from `now` on. `due` is the end of the current transmission at the
+    /// old rate; the result is its end at the new rate.
     #[cold]
     fn set_rate(&mut self, now: Time, to: Rate, due: Option<Time>) -> Option<Time> {
         match self {
@@ -357,8 +359,8 @@ impl Pace {
     }
 }
 
-/// Returns the time in which the data that takes `span` at rate `from` is sent at rate `to`, and the
-/// new rounding remainder; `remainder` is the old one.
+/// Returns the time in which the data that takes `span` at rate `from` is sent at rate `to`, and
+/// the new rounding remainder; `remainder` is the old one.
 fn rescaled(span: Span, from: Rate, remainder: u64, to: Rate) -> (Span, u64) {
     let work = u128::from(span.as_nanos()) * u128::from(from.as_bps()) + u128::from(remainder);
     let rate = u128::from(to.as_bps());
@@ -390,7 +392,8 @@ impl Stepped {
         (end, due)
     }
 
-    /// Applies the changes up to `now`. `due` is the end of a transmission that is still in progress.
+    /// Applies the changes up to `now`. `due` is the end of a transmission that is still in
+    /// progress.
     fn reach(&mut self, now: Time, due: Option<Time>) {
         debug_assert!(
             due.is_none() || self.steps.last().is_none_or(|step| step.at > now),
@@ -410,8 +413,8 @@ struct Bucket {
     burst: Bytes,
     /// The time in which an empty bucket fills.
     depth_ns: i64,
-    /// The time at which the bucket was empty, if it has filled at the current rate since. It may be
-    /// before time zero. A time in the future means that a packet waits for tokens.
+    /// The time at which the bucket was empty, if it has filled at the current rate since. It may
+    /// be before time zero. A time in the future means that a packet waits for tokens.
     empty_ns: i64,
     /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
     remainder: u64,
@@ -435,8 +438,8 @@ impl Bucket {
         i64::try_from(depth_ns).unwrap_or(i64::MAX)
     }
 
-    /// Changes the rate from `now` on. The number of tokens, in bytes, does not change. Returns the new
-    /// end of the transmission of a packet that waits for tokens.
+    /// Changes the rate from `now` on. The number of tokens, in bytes, does not change. Returns the
+    /// new end of the transmission of a packet that waits for tokens.
     fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
         let now_ns = now.as_nanos().cast_signed();
         let from = std::mem::replace(&mut self.rate, rate);
@@ -550,8 +553,8 @@ impl Opportunities {
         ahead.at()
     }
 
-    /// Sends a packet from the opportunity at `now` on. Returns the end of the transmission, and the
-    /// time at which the queue must be asked next.
+    /// Sends a packet from the opportunity at `now` on. Returns the end of the transmission, and
+    /// the time at which the queue must be asked next.
     fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
         while self.at() < now {
             self.advance();
@@ -587,8 +590,8 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// A queue in front of a transmitter, with a record of the transmissions: the number of the packet,
-    /// and the times in us at which it was taken and sent.
+    /// A queue in front of a transmitter, with a record of the transmissions: the number of the
+    /// packet, and the times in us at which it was taken and sent.
     struct Bench {
         queue: Queue<Packet>,
         link: Transmitter,
@@ -715,10 +718,10 @@ mod tests {
         }
         bench.run(at_ms(100));
         // The third packet uses an opportunity and 100 bytes of the next, which the fourth shares.
-        let want = [(0, 2, 2), (1, 2, 2), (2, 5, 10), (3, 10, 10)];
+        let expected = [(0, 2, 2), (1, 2, 2), (2, 5, 10), (3, 10, 10)];
         assert_eq!(
             bench.sent,
-            want.map(|(id, now, out)| (id, 1000 * now, 1000 * out))
+            expected.map(|(id, now, out)| (id, 1000 * now, 1000 * out))
         );
     }
 
@@ -732,8 +735,11 @@ mod tests {
         bench.arrive(at_ms(5), 700);
         bench.arrive(at_ms(1001), 1500);
         bench.run(at_ms(2000));
-        let want = [(0, 2), (1, 5), (2, 10), (3, 1002)];
-        assert_eq!(bench.sent, want.map(|(id, at)| (id, 1000 * at, 1000 * at)));
+        let expected = [(0, 2), (1, 5), (2, 10), (3, 1002)];
+        assert_eq!(
+            bench.sent,
+            expected.map(|(id, at)| (id, 1000 * at, 1000 * at))
+        );
     }
 
     /// A discipline that releases packets at even milliseconds only.
@@ -812,8 +818,8 @@ mod tests {
         let mut bench = Bench::new(&Capacity::Constant(FAST));
         bench.arrive(at_ms(10), 1000);
         bench.arrive(at_ms(10), 1000);
-        // Half of the first packet is sent at the first rate, a quarter at half the rate, and 1 bit at
-        // 1 bit/s in the second before the last change.
+        // Half of the first packet is sent at the first rate, a quarter at half the rate, and 1 bit
+        // at 1 bit/s in the second before the last change.
         let half = Time::from_nanos(10_500_000);
         let moved = change(&mut bench, half, Rate::from_bps(4_000_000));
         assert_eq!(moved, Some(11_500));

@@ -37,8 +37,8 @@ pub trait Tuner<L>: Send {
     /// Takes note that the link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
-    /// Returns true if the tuner needs [`idle`](Self::idle), so that `take_fluid` cannot process a step
-    /// with idle time.
+    /// Returns true if the tuner needs [`idle`](Self::idle), so that `take_fluid` cannot process a
+    /// step with idle time.
     fn watches_idle(&self) -> bool {
         false
     }
@@ -233,8 +233,8 @@ mod tests {
         let mut tuned = Tuned::new(clock, Counter);
         tuned.handle_timeout(Time::ZERO + Span::from_millis(9), &view(0));
         let law = usize::MAX;
-        let want = [(2, law), (4, law), (4, 2), (6, law), (8, law), (8, 5)];
-        assert_eq!(tuned.law.ticks, want);
+        let expected = [(2, law), (4, law), (4, 2), (6, law), (8, law), (8, 5)];
+        assert_eq!(tuned.law.ticks, expected);
         assert_eq!(
             tuned.poll_timeout(),
             Some(Time::ZERO + Span::from_millis(10))

@@ -6,7 +6,8 @@ use forebay_units::{Packets, ParamError, Site, Time};
 
 use crate::law::QueueView;
 
-/// A count of bytes that reports when a queue with this capacity would overflow. It holds no packets.
+/// A count of bytes that reports when a queue with this capacity would overflow. It holds no
+/// packets.
 #[derive(Debug)]
 pub struct VirtualQueue {
     backlog_bytes: f64,
@@ -26,8 +27,8 @@ pub const BURSTS: (&str, &str) = (
      for longer before its first flow.",
 );
 
-/// Returns settings to simulate: the full capacity, with virtual buffers of 3 % and 10 % of the real
-/// one, which keep the queue well below it.
+/// Returns settings to simulate: the full capacity, with virtual buffers of 3 % and 10 % of the
+/// real one, which keep the queue well below it.
 pub fn listed(conditions: &Conditions) -> Search {
     let setting = |share: f64| {
         let size_pkts = (share * conditions.buffer_pkts).max(5.0);
@@ -79,8 +80,8 @@ impl VirtualQueue {
 
     /// Adds an arrival of the real queue. Returns true if the virtual queue overflows.
     ///
-    /// VQ ← max(0, VQ − C̃·Δt); if then VQ + b > B, the packet overflows and is not added (Kunniyur and
-    /// Srikant 2001; e-avq eq. (2) leaves out the lower limit of zero).
+    /// VQ ← max(0, VQ − C̃·Δt); if then VQ + b > B, the packet overflows and is not added (Kunniyur
+    /// and Srikant 2001; e-avq eq. (2) leaves out the lower limit of zero).
     pub fn overflows(&mut self, now: Time, bytes: u32) -> bool {
         let served = self.capacity_bytes_per_s * now.since(self.last).as_secs_f64();
         self.last = now;

@@ -1,5 +1,5 @@
-//! The equilibrium of windows and their dynamics around it, and the equilibria of mixes of flows under
-//! every registered law.
+//! The equilibrium of windows and their dynamics around it, and the equilibria of mixes of flows
+//! under every registered law.
 
 use forebay_aqm::laws::{find, LAWS};
 use forebay_theory::equilibrium::{Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows};
@@ -41,7 +41,8 @@ fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// The steady-state response of the linear window dynamics equals the slope of the equilibrium window.
+/// The steady-state response of the linear window dynamics equals the slope of the equilibrium
+/// window.
 #[test]
 fn the_steady_state_response_is_the_slope_of_the_equilibrium() {
     for law in WindowLaw::ALL {
@@ -60,12 +61,20 @@ fn the_steady_state_response_is_the_slope_of_the_equilibrium() {
                 let slope_in_p = slope(1e-5 * p, &|step| law.window_pkts(p + step, rtt_s));
                 let slope_in_rtt = slope(1e-5 * rtt_s, &|step| law.window_pkts(p, rtt_s + step));
                 // CUBIC's window is constant in a narrow region.
-                let near = |got: f64, want: f64| (got - want).abs() < 0.02 * w + 1e-5 * want.abs();
+                let near = |actual: f64, expected: f64| {
+                    (actual - expected).abs() < 0.02 * w + 1e-5 * expected.abs()
+                };
                 let name = law.name();
-                let (got, want) = (p * steady_state(&motion.b), p * slope_in_p);
-                assert!(near(got, want), "{name} p={p} R={rtt_s}: {got} {want}");
-                let (got, want) = (rtt_s * steady_state(&motion.e), rtt_s * slope_in_rtt);
-                assert!(near(got, want), "{name} p={p} R={rtt_s}: {got} {want}");
+                let (actual, expected) = (p * steady_state(&motion.b), p * slope_in_p);
+                assert!(
+                    near(actual, expected),
+                    "{name} p={p} R={rtt_s}: {actual} {expected}"
+                );
+                let (actual, expected) = (rtt_s * steady_state(&motion.e), rtt_s * slope_in_rtt);
+                assert!(
+                    near(actual, expected),
+                    "{name} p={p} R={rtt_s}: {actual} {expected}"
+                );
             }
         }
     }
@@ -102,8 +111,8 @@ fn a_mix_fills_the_link() {
     }
 }
 
-/// Reno flows have the same equilibrium as a mix of one class, as a mix of two equal classes, and as
-/// `RenoFlows`.
+/// Reno flows have the same equilibrium as a mix of one class, as a mix of two equal classes, and
+/// as `RenoFlows`.
 #[test]
 fn a_mix_of_reno_flows_has_the_equilibrium_of_reno() {
     let mut kinds = Vec::new();
@@ -144,17 +153,17 @@ fn a_mix_of_reno_flows_has_the_equilibrium_of_reno() {
                         } => ("jump", *queue_pkts, *probability),
                         Equilibrium::Small { .. } => unreachable!("Reno has no least window"),
                     };
-                    let (got, want) = (summary(&mixed), summary(&alone));
-                    assert_eq!(got.0, want.0, "{name}");
+                    let (actual, expected) = (summary(&mixed), summary(&alone));
+                    assert_eq!(actual.0, expected.0, "{name}");
                     assert!(
-                        (got.1 - want.1).abs() <= 1e-9 * want.1,
-                        "{name}: {got:?} {want:?}"
+                        (actual.1 - expected.1).abs() <= 1e-9 * expected.1,
+                        "{name}: {actual:?} {expected:?}"
                     );
                     assert!(
-                        (got.2 - want.2).abs() <= 1e-9 * want.2,
-                        "{name}: {got:?} {want:?}"
+                        (actual.2 - expected.2).abs() <= 1e-9 * expected.2,
+                        "{name}: {actual:?} {expected:?}"
                     );
-                    kinds.push(got.0);
+                    kinds.push(actual.0);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Properties of every registered queue discipline under every law. No discipline is named here, so a
-//! new one is tested once it is registered.
+//! Properties of every registered queue discipline under every law. No discipline is named here, so
+//! a new one is tested once it is registered.
 
 mod common;
 

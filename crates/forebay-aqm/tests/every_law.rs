@@ -38,8 +38,8 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
     drive_watching(law, seed, steps, true, true).0
 }
 
-/// Calls the hooks of a law, those for packets only if `arrivals` or `departures`. Returns the verdicts,
-/// and the values that the law reports after each step.
+/// Calls the hooks of a law, those for packets only if `arrivals` or `departures`. Returns the
+/// verdicts, and the values that the law reports after each step.
 fn drive_watching(
     law: &mut dyn Law,
     seed: u64,

@@ -1,5 +1,5 @@
-//! Laws that process a step of the fluid model at once, compared with the same packets one by one. No
-//! law is named here.
+//! Laws that process a step of the fluid model at once, compared with the same packets one by one.
+//! No law is named here.
 
 use forebay_aqm::laws::LAWS;
 use forebay_aqm::{Ecn, FluidStep, Law, LawSpec, PacketMeta, QueueView, Signal};
@@ -60,8 +60,8 @@ fn ticks(law: &mut dyn Law, now: Time, queue: f64) {
 /// The steps in which the link has half of its load and no queue.
 const IDLE: std::ops::Range<u32> = 1200..1300;
 
-/// Returns the probability after each step, processed at once or packet by packet; `None` for a law that
-/// cannot process a step at once.
+/// Returns the probability after each step, processed at once or packet by packet; `None` for a law
+/// that cannot process a step at once.
 fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
     let mut law = spec.build(&[], &site(), 1).ok()?;
     let mut rng = Rng::new(1, "flow");

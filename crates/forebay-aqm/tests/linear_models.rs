@@ -44,8 +44,8 @@ fn network_params(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)
         .collect()
 }
 
-/// A law at a queue whose length is a given function of time: packets arrive and leave so that it has
-/// this length.
+/// A law at a queue whose length is a given function of time: packets arrive and leave so that it
+/// has this length.
 struct Bench {
     law: Box<dyn Law>,
     rng: Rng,
@@ -67,8 +67,8 @@ impl Bench {
         self.step as f64 / CAPACITY
     }
 
-    /// Returns the view of a queue. A fractional length is rounded up or down at random, with the right
-    /// mean. `waited_s` is the time that the head packet has waited.
+    /// Returns the view of a queue. A fractional length is rounded up or down at random, with the
+    /// right mean. `waited_s` is the time that the head packet has waited.
     fn view(&mut self, queue_pkts: f64, waited_s: f64) -> QueueView {
         let arrived_s = (self.now_s() - waited_s).max(0.0);
         let packets = (queue_pkts + self.rng.uniform()).floor().max(0.0) as u32;
@@ -187,8 +187,8 @@ fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench 
     bench
 }
 
-/// Returns the complex gain from queue length to probability at `omega`, and the mean probability. They
-/// are fitted by least squares of a sine on a parabola, because integrators drift.
+/// Returns the complex gain from queue length to probability at `omega`, and the mean probability.
+/// They are fitted by least squares of a sine on a parabola, because integrators drift.
 fn measured(bench: &mut Bench, centre: f64, amplitude: f64, omega: f64) -> ((f64, f64), f64) {
     let start = bench.now_s();
     let queue = |t: f64| centre + amplitude * (omega * (t - start)).sin();
@@ -274,14 +274,14 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
         for (worst, change) in worst.iter_mut().zip(changes) {
             let mut model = model.clone();
             change(&mut model);
-            let (want_re, want_im) = model.response(omega);
-            let error = (re - want_re).hypot(im - want_im) / want_re.hypot(want_im);
+            let (expected_re, expected_im) = model.response(omega);
+            let error = (re - expected_re).hypot(im - expected_im) / expected_re.hypot(expected_im);
             *worst = f64::max(*worst, error);
         }
         if std::env::var("SHOW").is_ok() {
-            let (want_re, want_im) = model.response(omega);
+            let (expected_re, expected_im) = model.response(omega);
             eprintln!(
-                "{} {omega}: {re:.5e} {im:+.5e} j, model {want_re:.5e} {want_im:+.5e} j, p {p:.4e}",
+                "{} {omega}: {re:.5e} {im:+.5e} j, model {expected_re:.5e} {expected_im:+.5e} j, p {p:.4e}",
                 spec.kind
             );
         }

@@ -1,4 +1,5 @@
-//! Laws as Linux qdiscs: the arguments of tc, values that are rounded, and parameters that are refused.
+//! Laws as Linux qdiscs: the arguments of tc, values that are rounded, and parameters that are
+//! refused.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -52,7 +53,7 @@ fn refused(law: &str, params: &[(&str, Value)], site: &TcSite) -> String {
 
 #[test]
 fn defaults_are_those_of_the_kernel() {
-    for (law, want) in [
+    for (law, expected) in [
         ("droptail", "pfifo limit 1000"),
         (
             "codel",
@@ -84,7 +85,7 @@ fn defaults_are_those_of_the_kernel() {
              2304000",
         ),
     ] {
-        assert_eq!(line(law, &[], &site()), want);
+        assert_eq!(line(law, &[], &site()), expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One queue under one law, in the caller's time.
+//! A queue with one law, in the caller's time.
 
 use std::collections::VecDeque;
 
@@ -6,33 +6,43 @@ use forebay_aqm::{Dequeued, DropReason, HeldPacket, Sink};
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
 use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate, SetPoint, Time, Value};
 
-/// A packet of the caller's, by its handle. The queue holds this, and not its bytes.
+/// A packet of the caller, by its handle. The queue does not hold the packet's bytes.
 pub type Held = HeldPacket<u64>;
 
-/// Why a packet came back without having left.
+/// The reason for which a packet came back without leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
+    /// The queue dropped the packet.
     Dropped(DropReason),
-    /// The caller has drained the queue.
+    /// The caller drained the queue.
     Drained,
 }
 
-/// What is counted from the start, and what waits.
+/// Counts since the queue was made, and its present backlog (`forebay_counts`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Packets that arrived.
     pub arrived: u64,
+    /// Packets that left.
     pub sent: u64,
+    /// Bytes that left.
     pub sent_bytes: u64,
+    /// Packets that the law marked.
     pub marked: u64,
+    /// Packets that the law dropped ([`DropReason::Early`]).
     pub early: u64,
+    /// Packets that the law dropped above a threshold ([`DropReason::Forced`]).
     pub forced: u64,
+    /// Packets that found no room in the buffer ([`DropReason::Overflow`]).
     pub overflow: u64,
+    /// Packets in the queue.
     pub queued: u64,
+    /// Bytes in the queue.
     pub queued_bytes: u64,
 }
 
-/// Packets that came back, until the caller fetches them.
+/// The packets that came back and that the caller has not fetched yet, and the counts.
 #[derive(Default)]
 struct Back {
     lost: VecDeque<(Held, Time, Why)>,
@@ -40,69 +50,76 @@ struct Back {
 }
 
 impl Sink<Held> for Back {
-    fn dropped(&mut self, now: Time, packet: Held, why: DropReason, _: u8) {
-        *match why {
+    fn dropped(&mut self, now: Time, packet: Held, reason: DropReason, _: u8) {
+        *match reason {
             DropReason::Early => &mut self.counts.early,
             DropReason::Forced => &mut self.counts.forced,
             DropReason::Overflow => &mut self.counts.overflow,
         } += 1;
-        self.lost.push_back((packet, now, Why::Dropped(why)));
+        self.lost.push_back((packet, now, Why::Dropped(reason)));
     }
     fn marked(&mut self, _: Time, _: &Held, _: u8) {
         self.counts.marked += 1;
     }
 }
 
-/// What a queue is made of, as texts; a text that is `None` has its default.
+/// The settings of a queue, as texts. A setting that is `None` has its default.
 #[derive(Clone, Debug, Default)]
 pub struct Settings<'a> {
+    /// The kind of the law, such as "pi".
     pub law: &'a str,
-    /// KEY=VALUE, as after `--set`.
+    /// The parameters of the law, each as KEY=VALUE with the syntax of `--set`.
     pub params: Vec<&'a str>,
+    /// The discipline; the default is that of the law.
     pub queue: Option<&'a str>,
+    /// The rate of the link, such as "10Mbit/s".
     pub rate: &'a str,
+    /// The size of the buffer, such as "100p".
     pub buffer: &'a str,
+    /// The usual packet size; the default is 1500 bytes.
     pub packet: Option<&'a str>,
-    /// Whether a signal may be a CE mark.
+    /// Whether ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
+    /// The seed of the law's random numbers.
     pub seed: u64,
 }
 
-/// Where no other size is given: an Ethernet frame's payload.
+/// The default packet size: the payload of an Ethernet frame.
 const USUAL_PACKET: Bytes = Bytes(1500);
 
-/// The largest packet that a queue takes: 16 MiB, larger than what any host hands to a link at once.
+/// The largest packet that a queue accepts, in bytes: 16 MiB, more than any host sends at once.
 pub const MOST_BYTES: u32 = 1 << 24;
 
-/// The first time that is refused: 292 years after time 0. Times that a law derives from an earlier one,
-/// by delays and intervals, stay far from the end of their range.
+/// The first time that is refused: 292 years after time 0. The times that a law computes from
+/// earlier ones stay far below the end of their range.
 pub const TIME_END: Time = Time::from_nanos(1 << 63);
 
-/// The fastest link: that of the keys `bandwidth` and `rate` in a scenario.
+/// The highest rate of a link, as for the keys `bandwidth` and `rate` of a scenario.
 const MOST_RATE: Rate = Rate::from_bps(10_000_000_000_000);
 
+/// A queue with one law.
 pub struct Queue {
     discipline: forebay_aqm::Queue<Held>,
     choice: LawChoice,
     site: QueueSite,
     back: Back,
-    /// The time of the first call that had one: the law's clock starts there.
+    /// The time of the first call with a time, at which the law's clock starts.
     origin: Option<Time>,
-    /// The latest time, counted from there.
+    /// The latest time, counted from `origin`.
     now: Time,
 }
 
 impl Queue {
-    /// An empty queue, idle since the first call that has a time.
+    /// Returns an empty queue. Its clock starts at the first call that has a time.
     ///
     /// # Errors
-    /// The setting that is wrong, with what is allowed.
+    /// The first setting that is wrong, with the allowed values.
     pub fn new(settings: &Settings) -> Result<Queue, ParamError> {
         let wrong =
             |key: &str, text: &str, allowed| ParamError::new(key, format!("{text:?}"), allowed);
         let spec =
             law_named(settings.law).map_err(|allowed| wrong("law", settings.law, allowed))?;
-        let given = settings.params.iter().map(|text| {
+        let params = settings.params.iter().map(|text| {
             let pair = text
                 .split_once('=')
                 .filter(|(key, _)| !key.trim().is_empty());
@@ -110,18 +127,18 @@ impl Queue {
             let (key, value) = (key.trim(), value.trim());
             Ok((key.to_owned(), set_value(key, value)?))
         });
-        let given = given.collect::<Result<Vec<_>, ParamError>>()?;
-        let named = settings.queue.map(|text| {
+        let params = params.collect::<Result<Vec<_>, ParamError>>()?;
+        let name = settings.queue.map(|text| {
             let value = set_value("queue", text)?;
             QueueName::from_value(&value).map_err(|allowed| wrong("queue", text, allowed))
         });
-        let queue = named.transpose()?.map(|QueueName(queue)| queue);
-        let choice = LawChoice::of(spec, given)?.held_by(queue)?;
+        let queue = name.transpose()?.map(|QueueName(queue)| queue);
+        let choice = LawChoice::of(spec, params)?.held_by(queue)?;
         let rate = link_rate(settings.rate)?;
         let packet = settings.packet.map_or(Ok(USUAL_PACKET), |text| {
-            let read = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
-            match read {
-                Bytes(1..=1_000_000) => Ok(read),
+            let size = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
+            match size {
+                Bytes(1..=1_000_000) => Ok(size),
                 _ => Err(wrong("packet", text, "1B to 1MB".into())),
             }
         })?;
@@ -142,11 +159,11 @@ impl Queue {
         })
     }
 
-    /// Returns a time of the caller as the discipline counts it, from the first one. Time never goes
-    /// back: an earlier one counts as the last.
+    /// Returns a time of the caller on the discipline's clock, which counts from the caller's first
+    /// time. A time before the latest one counts as the latest.
     ///
     /// # Errors
-    /// A time from [`TIME_END`] on.
+    /// The time is [`TIME_END`] or later.
     fn at(&mut self, now: Time) -> Result<Time, ParamError> {
         if now >= TIME_END {
             let allowed = "a time before 2^63 ns, 292 years";
@@ -157,16 +174,17 @@ impl Queue {
         Ok(self.now)
     }
 
-    /// Returns a time of the discipline as the caller counts it.
+    /// Returns a time of the discipline's clock as a time of the caller.
     fn outside(&self, time: Time) -> Time {
         time + self.origin.unwrap_or(Time::ZERO).since(Time::ZERO)
     }
 
-    /// A packet comes; it, or others, may come back by [`Queue::lost`].
+    /// Offers an arriving packet to the queue. The packet or others may come back with
+    /// [`Queue::lost`].
     ///
     /// # Errors
-    /// A packet without a byte, or of more than [`MOST_BYTES`]; a time from [`TIME_END`] on. Nothing has
-    /// changed then.
+    /// The packet has no byte or more than [`MOST_BYTES`], or the time is [`TIME_END`] or later.
+    /// The queue is unchanged then.
     pub fn enqueue(&mut self, now: Time, packet: Held) -> Result<(), ParamError> {
         if !(1..=MOST_BYTES).contains(&packet.bytes) {
             let allowed = format!("1 to {MOST_BYTES}");
@@ -178,10 +196,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns what leaves for the link: the packet, how long it waited in ns, and its class.
+    /// Takes the next packet for the link, with its waiting time and its class.
     ///
     /// # Errors
-    /// A time from [`TIME_END`] on.
+    /// The time is [`TIME_END`] or later.
     pub fn dequeue(&mut self, now: Time) -> Result<Dequeued<Held>, ParamError> {
         let now = self.at(now)?;
         let answer = self.discipline.dequeue(now, &mut self.back);
@@ -191,20 +209,20 @@ impl Queue {
         }
         Ok(match answer {
             Dequeued::Wait(until) => Dequeued::Wait(self.outside(until)),
-            other => other,
+            answer => answer,
         })
     }
 
-    /// The oldest packet that came back and has not been fetched.
+    /// Takes the oldest packet that came back, with the time and the reason.
     pub fn lost(&mut self) -> Option<(Held, Time, Why)> {
-        let (packet, at, why) = self.back.lost.pop_front()?;
-        Some((packet, self.outside(at), why))
+        let (packet, at, reason) = self.back.lost.pop_front()?;
+        Some((packet, self.outside(at), reason))
     }
 
-    /// All that waits comes back.
+    /// Empties the queue. All its packets come back with [`Queue::lost`].
     ///
     /// # Errors
-    /// A time from [`TIME_END`] on.
+    /// The time is [`TIME_END`] or later.
     pub fn drain(&mut self, now: Time) -> Result<(), ParamError> {
         let now = self.at(now)?;
         let lost = &mut self.back.lost;
@@ -213,8 +231,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the time at which [`Queue::handle_timeout`] is due: time 0 for a law with a
-    /// clock, before the first call with a time has started it.
+    /// Returns the time at which [`Queue::handle_timeout`] is due; `None` for a law without a
+    /// timer. Before the first call with a time has started the law's clock, it is time 0.
     pub fn next_timeout(&self) -> Option<Time> {
         let due = self.discipline.poll_timeout()?;
         match self.origin {
@@ -223,16 +241,17 @@ impl Queue {
         }
     }
 
-    /// Runs the law's clock up to now. The work is bounded however late it is.
+    /// Runs the law's timer up to now. The work is bounded, however late the call is.
     ///
     /// # Errors
-    /// A time from [`TIME_END`] on.
+    /// The time is [`TIME_END`] or later.
     pub fn handle_timeout(&mut self, now: Time) -> Result<(), ParamError> {
         let now = self.at(now)?;
         self.discipline.handle_timeout(now);
         Ok(())
     }
 
+    /// Returns the counts and the backlog.
     pub fn counts(&self) -> Counts {
         let (packets, bytes) = self.len();
         Counts {
@@ -242,37 +261,37 @@ impl Queue {
         }
     }
 
-    /// Packets and bytes that wait.
+    /// Returns the packets and the bytes in the queue.
     pub fn len(&self) -> (u32, u64) {
         (self.discipline.len_packets(), self.discipline.len_bytes())
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue has no packets.
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
     }
 
-    /// A named inner value of the law.
+    /// Returns the value of a state variable of the law; `None` where there is none of this name.
     pub fn probe(&self, name: &str) -> Option<f64> {
-        let mut found = None;
+        let mut probe = None;
         self.discipline.probe(&mut |key, value| {
             if key == name {
-                found = Some(value);
+                probe = Some(value);
             }
         });
-        found
+        probe
     }
 
-    /// Name of a class of its packets, from 0.
+    /// Returns the name of the class with this number, from 0.
     pub fn class(&self, number: usize) -> Option<&'static str> {
         self.discipline.classes().get(number).copied()
     }
 
-    /// Changes something while packets wait: the link's `rate`, the `buffer`, or the law's set-point
-    /// under its own name.
+    /// Changes the link's `rate`, the `buffer`, or the law's set-point under its own name. Packets
+    /// stay in the queue.
     ///
     /// # Errors
-    /// A key that cannot change, or a value that does not fit.
+    /// The key cannot be changed, or the value does not fit.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ParamError> {
         let set_point = self.choice.spec.set_point().map(|spec| spec.name);
         match key {
@@ -286,8 +305,8 @@ impl Queue {
             }
             _ if Some(key) == set_point => self.set_point(key, set_value(key, text)?)?,
             _ => {
-                let known = ["rate", "buffer"].into_iter().chain(set_point);
-                let allowed = known.collect::<Vec<_>>().join(", ");
+                let keys = ["rate", "buffer"].into_iter().chain(set_point);
+                let allowed = keys.collect::<Vec<_>>().join(", ");
                 let found = "a key that cannot change while packets wait";
                 return Err(ParamError::new(key, found, allowed));
             }
@@ -295,12 +314,15 @@ impl Queue {
         Ok(())
     }
 
+    /// Changes the law's set-point, whose parameter is `key`.
     fn set_point(&mut self, key: &str, value: Value) -> Result<(), ParamError> {
         let choice = self.choice.with(key, value.clone())?;
-        // Built once, to see that it fits the other parameters and the buffer.
+        // The check builds the law once, so that the set-point fits the other parameters and the
+        // buffer.
         choice.check(&self.site.law_site())?;
-        let moved = SetPoint::from_value(&value).is_ok_and(|to| self.discipline.set_point(to));
-        if !moved {
+        let changed =
+            SetPoint::from_value(&value).is_ok_and(|point| self.discipline.set_point(point));
+        if !changed {
             let allowed = "what it was: this law does not move it while packets wait";
             return Err(ParamError::new(key, value, allowed));
         }
@@ -309,6 +331,7 @@ impl Queue {
     }
 }
 
+/// Returns the rate of a text, if a link may have it.
 fn link_rate(text: &str) -> Result<Rate, ParamError> {
     let wrong = |allowed| ParamError::new("rate", format!("{text:?}"), allowed);
     let rate = Rate::parse(text).map_err(wrong)?;
@@ -318,6 +341,7 @@ fn link_rate(text: &str) -> Result<Rate, ParamError> {
     }
 }
 
+/// Returns the buffer of a text at a link of this rate, if the largest packet fits.
 fn buffer(text: &str, rate: Rate, packet: Bytes) -> Result<Buffer, ParamError> {
     let value = Value::Text(text.to_owned());
     let buffer = BufferSize::from_value(&value)

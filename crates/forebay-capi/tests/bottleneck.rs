@@ -1,5 +1,5 @@
-//! The loop of `examples/capi/queue.c` over the same discipline, without the interface of C: prints
-//! what the example prints. `python/tests/linux/test_capi.py` compares both.
+//! Loop of `examples/capi/queue.c` over the same discipline, without the C interface. It prints the
+//! same lines as the example; `python/tests/linux/test_capi.py` compares both.
 
 use forebay::queue::{Held, Queue, Settings, Why};
 use forebay_aqm::disciplines::DISCIPLINES;
@@ -7,10 +7,11 @@ use forebay_aqm::laws::LAWS;
 use forebay_aqm::{Dequeued, Ecn};
 use forebay_units::Time;
 
+/// A generator of random numbers: xorshift64* (Vigna 2016).
 struct Random(u64);
 
 impl Random {
-    /// Uniform on (0, 1]: xorshift64* (Vigna 2016).
+    /// Returns a number that is uniform on (0, 1].
     fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -20,7 +21,7 @@ impl Random {
     }
 }
 
-/// A packet of 1000 bytes; those of odd flows can be marked.
+/// Returns a packet of 1000 bytes. Packets of flow 1 can be marked.
 fn held(handle: u64, flow: u64) -> Held {
     Held {
         handle,
@@ -35,7 +36,8 @@ fn held(handle: u64, flow: u64) -> Held {
     }
 }
 
-/// What is counted; `None` where the law does not fit the queue.
+/// Runs a bottleneck with random arrivals and returns the line of its counts; `None` where the law
+/// does not fit the queue.
 fn bottleneck(law: &str, queue: Option<&str>) -> Option<String> {
     let settings = Settings {
         law,
@@ -73,8 +75,8 @@ fn bottleneck(law: &str, queue: Option<&str>) -> Option<String> {
             }
         }
         free_at = match queue.dequeue(at).unwrap() {
-            Dequeued::Packet(left) => {
-                waited_ns += left.sojourn.as_nanos();
+            Dequeued::Packet(departure) => {
+                waited_ns += departure.sojourn.as_nanos();
                 now + u64::from(send_ns)
             }
             Dequeued::Idle => u64::MAX,
@@ -95,14 +97,14 @@ fn bottleneck(law: &str, queue: Option<&str>) -> Option<String> {
 }
 
 #[test]
-fn every_law_serves_and_loses_each_packet_once() {
+fn every_law_sends_or_drops_each_packet_once() {
     for law in LAWS {
         println!("{}: {}", law.kind, bottleneck(law.kind, None).unwrap());
     }
 }
 
 #[test]
-fn every_queue_serves_and_loses_each_packet_once() {
+fn every_discipline_sends_or_drops_each_packet_once() {
     for queue in DISCIPLINES {
         let mut laws = LAWS.iter();
         let fits = laws.find_map(|law| bottleneck(law.kind, Some(queue.kind)));
@@ -114,7 +116,7 @@ fn every_queue_serves_and_loses_each_packet_once() {
 }
 
 #[test]
-fn what_is_drained_comes_back_once() {
+fn each_drained_packet_comes_back_once() {
     let settings = Settings {
         law: LAWS[0].kind,
         queue: Some("fq"),
@@ -139,10 +141,10 @@ fn what_is_drained_comes_back_once() {
     handles.sort_unstable();
     assert_eq!(handles, (0..10).collect::<Vec<_>>());
     assert!(queue.is_empty());
-    // Time does not go back.
+    // A time before the latest one counts as the latest.
     (queue.enqueue(Time::from_nanos(3), held(10, 0))).unwrap();
-    let Dequeued::Packet(left) = queue.dequeue(Time::from_nanos(10)).unwrap() else {
+    let Dequeued::Packet(departure) = queue.dequeue(Time::from_nanos(10)).unwrap() else {
         panic!("nothing left");
     };
-    assert_eq!(left.sojourn.as_nanos(), 1);
+    assert_eq!(departure.sojourn.as_nanos(), 1);
 }

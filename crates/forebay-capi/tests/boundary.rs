@@ -1,4 +1,5 @@
-//! Numbers at the edges of what the interface takes: each is refused or served, in bounded work.
+//! Calls with numbers at the limits of the interface: each is refused or carried out, with bounded
+//! work.
 
 #![allow(unsafe_code, reason = "as a program in C would call it")]
 
@@ -11,12 +12,17 @@ use forebay::queue::{MOST_BYTES, TIME_END};
 use forebay_aqm::disciplines::DISCIPLINES;
 use forebay_aqm::laws::LAWS;
 
-/// CLOCK_REALTIME in 2026.
+/// A time of CLOCK_REALTIME in 2026.
 const TODAY_NS: u64 = 1_780_000_000_000_000_000;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
-/// A queue of this kind, or the line that says why there is none.
-fn made(law: &str, queue: Option<&str>, rate: &CStr, buffer: &CStr) -> Result<*mut CQueue, String> {
+/// Makes a queue of this kind, or returns the error.
+fn new_queue(
+    law: &str,
+    queue: Option<&str>,
+    rate: &CStr,
+    buffer: &CStr,
+) -> Result<*mut CQueue, String> {
     let law = CString::new(law).unwrap();
     let queue = queue.map(|queue| CString::new(queue).unwrap());
     let settings = CSettings {
@@ -30,7 +36,7 @@ fn made(law: &str, queue: Option<&str>, rate: &CStr, buffer: &CStr) -> Result<*m
         ecn: 1,
     };
     let mut error = [0; 300];
-    // SAFETY: all of it outlives the call.
+    // SAFETY: the settings and the error outlive the call.
     let queue = unsafe { forebay_new(&settings, error.as_mut_ptr(), error.len()) };
     if queue.is_null() {
         // SAFETY: the call has written a text.
@@ -53,18 +59,18 @@ fn packet(handle: u64, bytes: u32) -> CPacket {
     }
 }
 
-/// Every queue under every law that fits it.
+/// Returns every discipline with every law that fits it.
 fn queues() -> impl Iterator<Item = (String, *mut CQueue)> {
     DISCIPLINES.iter().flat_map(|queue| {
         LAWS.iter().filter_map(|law| {
-            let made = made(law.kind, Some(queue.kind), c"20Mbit/s", c"800p").ok()?;
-            Some((format!("{} in {}", law.kind, queue.kind), made))
+            let pointer = new_queue(law.kind, Some(queue.kind), c"20Mbit/s", c"800p").ok()?;
+            Some((format!("{} in {}", law.kind, queue.kind), pointer))
         })
     })
 }
 
 #[test]
-fn the_documented_loop_goes_on_with_clocks_that_count_from_1970_and_sleep_for_a_year() {
+fn the_documented_loop_works_with_clocks_that_count_from_1970_and_sleep_for_a_year() {
     let mut count = 0;
     for (name, queue) in queues() {
         count += 1;
@@ -106,16 +112,16 @@ fn the_documented_loop_goes_on_with_clocks_that_count_from_1970_and_sleep_for_a_
 }
 
 #[test]
-fn what_is_out_of_range_is_refused_and_changes_nothing() {
-    let queue = made("cake", None, c"20Mbit/s", c"800p").unwrap();
-    let sound = packet(0, 1000);
+fn values_out_of_range_are_refused_and_change_nothing() {
+    let queue = new_queue("cake", None, c"20Mbit/s", c"800p").unwrap();
+    let valid = packet(0, 1000);
     let cases = [
-        (0, CPacket { bytes: 0, ..sound }, "bytes: "),
+        (0, CPacket { bytes: 0, ..valid }, "bytes: "),
         (
             0,
             CPacket {
                 bytes: MOST_BYTES + 1,
-                ..sound
+                ..valid
             },
             "bytes: ",
         ),
@@ -123,15 +129,15 @@ fn what_is_out_of_range_is_refused_and_changes_nothing() {
             0,
             CPacket {
                 bytes: u32::MAX,
-                ..sound
+                ..valid
             },
             "bytes: ",
         ),
-        (0, CPacket { ecn: 4, ..sound }, "ecn: "),
-        (0, CPacket { ecn: 255, ..sound }, "ecn: "),
-        (0, CPacket { dscp: 64, ..sound }, "dscp: "),
-        (TIME_END.as_nanos(), sound, "now_ns: "),
-        (u64::MAX, sound, "now_ns: "),
+        (0, CPacket { ecn: 4, ..valid }, "ecn: "),
+        (0, CPacket { ecn: 255, ..valid }, "ecn: "),
+        (0, CPacket { dscp: 64, ..valid }, "dscp: "),
+        (TIME_END.as_nanos(), valid, "now_ns: "),
+        (u64::MAX, valid, "now_ns: "),
     ];
     // SAFETY: the queue is used here alone, and freed once.
     unsafe {
@@ -153,11 +159,11 @@ fn what_is_out_of_range_is_refused_and_changes_nothing() {
         assert_eq!(forebay_count(queue, &mut counts), OK);
         assert_eq!(counts, forebay::queue::Counts::default());
         assert!(CStr::from_ptr(forebay_fault(queue)).is_empty());
-        // The largest packet at the latest time is served.
+        // The largest packet at the latest time is accepted and sent.
         let last = TIME_END.as_nanos() - 1;
         let large = CPacket {
             bytes: MOST_BYTES,
-            ..sound
+            ..valid
         };
         assert_eq!(forebay_enqueue(queue, last, &large), OK);
         assert_eq!(forebay_dequeue(queue, last, &mut departure, null_mut()), OK);
@@ -165,7 +171,7 @@ fn what_is_out_of_range_is_refused_and_changes_nothing() {
         forebay_free(queue);
     }
     for rate in [c"0bit/s", c"11Tbit/s", c"9e6Tbit/s"] {
-        let line = made("cake", None, rate, c"800p").unwrap_err();
+        let line = new_queue("cake", None, rate, c"800p").unwrap_err();
         assert!(line.starts_with("rate: "), "{line}");
     }
 }
@@ -174,7 +180,7 @@ fn what_is_out_of_range_is_refused_and_changes_nothing() {
 fn large_packets_on_slow_and_fast_links_are_served() {
     for rate in [c"1bit/s", c"10Tbit/s"] {
         for queue in DISCIPLINES {
-            let Ok(queue) = made(LAWS[0].kind, Some(queue.kind), rate, c"100p") else {
+            let Ok(queue) = new_queue(LAWS[0].kind, Some(queue.kind), rate, c"100p") else {
                 continue;
             };
             let (mut departure, mut served) = (CDeparture::default(), 0);
@@ -194,7 +200,7 @@ fn large_packets_on_slow_and_fast_links_are_served() {
 }
 
 #[test]
-fn a_network_refuses_ends_fields_and_times_that_there_are_not() {
+fn a_network_refuses_ends_ecn_fields_flows_and_times_that_do_not_exist() {
     let settings = network::CNetworkSettings {
         scenario:
             c"duration = '5s'\n[bottleneck]\nrate = '10Mbit/s'\nbuffer = '60p'\n[[traffic]]\n\
@@ -204,7 +210,7 @@ fn a_network_refuses_ends_fields_and_times_that_there_are_not() {
         sets: null(),
         seed: 1,
     };
-    let sound = network::CDatagram {
+    let valid = network::CDatagram {
         handle: 1,
         flow: 0,
         bytes: 1000,
@@ -212,21 +218,21 @@ fn a_network_refuses_ends_fields_and_times_that_there_are_not() {
         ecn: 2,
     };
     let cases = [
-        (0, network::CDatagram { end: 2, ..sound }, "end: "),
-        (0, network::CDatagram { end: 255, ..sound }, "end: "),
-        (0, network::CDatagram { ecn: 4, ..sound }, "ecn: "),
-        (0, network::CDatagram { flow: 1, ..sound }, "flow: "),
-        (0, network::CDatagram { bytes: 0, ..sound }, ""),
+        (0, network::CDatagram { end: 2, ..valid }, "end: "),
+        (0, network::CDatagram { end: 255, ..valid }, "end: "),
+        (0, network::CDatagram { ecn: 4, ..valid }, "ecn: "),
+        (0, network::CDatagram { flow: 1, ..valid }, "flow: "),
+        (0, network::CDatagram { bytes: 0, ..valid }, ""),
         (
             0,
             network::CDatagram {
                 bytes: u32::MAX,
-                ..sound
+                ..valid
             },
             "packet: ",
         ),
-        (5_000_000_001, sound, "now: "),
-        (u64::MAX, sound, "now: "),
+        (5_000_000_001, valid, "now: "),
+        (u64::MAX, valid, "now: "),
     ];
     // SAFETY: all of it outlives the calls, and the network is freed once.
     unsafe {
@@ -237,7 +243,7 @@ fn a_network_refuses_ends_fields_and_times_that_there_are_not() {
                 forebay_network_send(network, now, &packet, error.as_mut_ptr(), error.len());
             let line = CStr::from_ptr(error.as_ptr()).to_str().unwrap();
             match start {
-                // An empty payload has its headers.
+                // A packet with an empty payload still has its headers.
                 "" => assert_eq!((answer, line), (OK, "")),
                 _ => assert_eq!(answer, NONE, "{start}"),
             }

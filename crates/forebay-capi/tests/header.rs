@@ -1,4 +1,4 @@
-//! The header says what the library has, and the library what the header says.
+//! Check that the header and the library have the same functions, structures and numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, CStr, CString};
@@ -14,22 +14,24 @@ const CODE: &str = concat!(
     include_str!("../src/queue.rs")
 );
 
-/// Number of parameters by function, where `before` comes before its name.
+/// Returns the number of parameters of each function whose name follows `before` in the text.
 fn functions(text: &str, before: &str) -> BTreeMap<String, usize> {
     let starts = text.match_indices(before);
-    let found = starts.filter_map(|(at, _)| {
+    let counts = starts.filter_map(|(at, _)| {
         let rest = &text[at + before.len() - "forebay_".len()..];
         let (name, rest) = rest.split_once('(')?;
         let (params, _) = rest.split_once(')')?;
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let params = params.split(',').map(str::trim);
-        let count = params.filter(|it| !it.is_empty() && *it != "void").count();
+        let count = params
+            .filter(|param| !param.is_empty() && *param != "void")
+            .count();
         plain.then(|| (name.to_owned(), count))
     });
-    found.collect()
+    counts.collect()
 }
 
-/// The header without its comments.
+/// Returns the header without its comments.
 fn declarations() -> String {
     let parts = HEADER.split("/*").map(|part| match part.split_once("*/") {
         Some((_, code)) => code,
@@ -39,7 +41,7 @@ fn declarations() -> String {
 }
 
 #[test]
-fn declares_every_function_with_its_parameters() {
+fn the_header_declares_every_function_with_its_parameters() {
     let declared = functions(&declarations(), "forebay_");
     let exported = functions(CODE, "extern \"C\" fn forebay_");
     assert!(exported.len() > 15);
@@ -47,7 +49,7 @@ fn declares_every_function_with_its_parameters() {
 }
 
 #[test]
-fn names_each_field_of_each_struct_in_order() {
+fn the_header_names_each_field_of_each_struct_in_order() {
     let fields_c = |name: &str| -> Vec<String> {
         let code = declarations();
         let start = code.find(&format!("typedef struct {name} {{")).unwrap();
@@ -86,7 +88,7 @@ fn names_each_field_of_each_struct_in_order() {
 }
 
 #[test]
-fn numbers_are_the_same() {
+fn the_header_and_the_library_have_the_same_numbers() {
     let number = |name: &str| -> i64 {
         let code = declarations();
         let at = code.find(name).unwrap_or_else(|| panic!("no {name}"));
@@ -94,7 +96,7 @@ fn numbers_are_the_same() {
         let end = digits.find(|c: char| c != '-' && !c.is_ascii_digit());
         digits[..end.unwrap()].parse().unwrap()
     };
-    for (name, want) in [
+    for (name, expected) in [
         ("FOREBAY_REFUSED", ffi::REFUSED),
         ("FOREBAY_FAILED", ffi::FAILED),
         ("FOREBAY_NONE", ffi::NONE),
@@ -105,20 +107,20 @@ fn numbers_are_the_same() {
         ("FOREBAY_LOST", network::LOST),
         ("FOREBAY_END", network::END),
     ] {
-        assert_eq!(number(name), i64::from(want), "{name}");
+        assert_eq!(number(name), i64::from(expected), "{name}");
     }
     assert_eq!(number("define FOREBAY_ABI"), i64::from(forebay_abi()));
     let build = include_str!("../build.rs");
     assert!(build.contains(&format!("libforebay.so.{}\"", forebay_abi())));
 }
 
-/// A queue from these texts, or the error.
+/// Makes a queue from these texts, or returns the error.
 #[allow(unsafe_code, reason = "as a program in C would call it")]
-fn made(law: &str, params: &[&str], buffer: &str) -> Result<*mut CQueue, String> {
+fn new_queue(law: &str, params: &[&str], buffer: &str) -> Result<*mut CQueue, String> {
     let text = |text: &str| CString::new(text).unwrap();
     let (law, rate, buffer) = (text(law), text("10Mbit/s"), text(buffer));
-    let params: Vec<CString> = params.iter().map(|it| text(it)).collect();
-    let mut list: Vec<*const c_char> = params.iter().map(|it| it.as_ptr()).collect();
+    let params: Vec<CString> = params.iter().map(|param| text(param)).collect();
+    let mut list: Vec<*const c_char> = params.iter().map(|param| param.as_ptr()).collect();
     list.push(null());
     let settings = CSettings {
         law: law.as_ptr(),
@@ -142,8 +144,8 @@ fn made(law: &str, params: &[&str], buffer: &str) -> Result<*mut CQueue, String>
 }
 
 #[test]
-fn a_setting_that_is_wrong_is_one_line() {
-    for (law, params, buffer, want) in [
+fn a_wrong_setting_is_an_error_of_one_line() {
+    for (law, params, buffer, expected) in [
         ("pia", vec![], "100p", "law: found \"pia\", allowed: "),
         (
             "pi",
@@ -171,25 +173,25 @@ fn a_setting_that_is_wrong_is_one_line() {
             "buffer: found \"1B\", allowed: at least the largest packet",
         ),
     ] {
-        let line = made(law, &params, buffer).unwrap_err();
-        assert!(line.starts_with(want), "{line}");
+        let line = new_queue(law, &params, buffer).unwrap_err();
+        assert!(line.starts_with(expected), "{line}");
         assert!(!line.contains('\n'));
     }
 }
 
 #[test]
 #[allow(unsafe_code, reason = "as a program in C would call it")]
-fn null_and_what_cannot_change_are_answers() {
-    let queue = made("pi", &["target=20p"], "100p").unwrap();
+fn null_pointers_and_keys_that_cannot_change_are_answered() {
+    let queue = new_queue("pi", &["target=20p"], "100p").unwrap();
     let set = |key: &str, value: &str| {
         let (key, value) = (CString::new(key).unwrap(), CString::new(value).unwrap());
         let mut error = [0; 20];
-        // SAFETY: all of it outlives the call.
-        let done =
+        // SAFETY: the texts outlive the call.
+        let answer =
             unsafe { forebay_set(queue, key.as_ptr(), value.as_ptr(), error.as_mut_ptr(), 20) };
         // SAFETY: as above.
         let line = unsafe { CStr::from_ptr(error.as_ptr()) };
-        (done, line.to_str().unwrap().to_owned())
+        (answer, line.to_str().unwrap().to_owned())
     };
     for (key, value) in [
         ("target", "30p"),
@@ -199,7 +201,7 @@ fn null_and_what_cannot_change_are_answers() {
     ] {
         assert_eq!(set(key, value), (OK, String::new()), "{key}");
     }
-    // Nineteen characters, and the end.
+    // The error is cut to nineteen characters and a zero.
     assert_eq!(set("a", "1e-4"), (NONE, "a: found a key that".to_owned()));
     assert_eq!(set("target", "900p").0, NONE);
     assert_eq!(set("rate", "0bit/s").0, NONE);
@@ -224,13 +226,13 @@ fn null_and_what_cannot_change_are_answers() {
 
 #[test]
 #[allow(unsafe_code, reason = "as a program in C would call it")]
-fn names_are_those_of_the_registries() {
+fn the_names_are_those_of_the_registries() {
     let all = |name: extern "C" fn(usize) -> *const c_char| -> BTreeSet<String> {
         let names = (0..)
             .map(|number| name(number))
-            .take_while(|it| !it.is_null());
+            .take_while(|name| !name.is_null());
         // SAFETY: a name that is not null is a text.
-        let text = |it| unsafe { CStr::from_ptr(it) }.to_str().unwrap().to_owned();
+        let text = |name| unsafe { CStr::from_ptr(name) }.to_str().unwrap().to_owned();
         names.map(text).collect()
     };
     let laws = forebay_aqm::laws::LAWS

@@ -1,4 +1,4 @@
-//! The network of `forebay.h` gives what that of `forebay-net` gives, event by event.
+//! Comparison of the network of `forebay.h` with that of `forebay-net`, event by event.
 
 #![allow(unsafe_code, reason = "as a program in C would call it")]
 
@@ -27,8 +27,8 @@ const SCENARIO: &CStr = c"
     kind = 'droptail'
 ";
 
-/// A network from these texts, or the error.
-fn made(
+/// Makes a network from these texts, or returns the error.
+fn new_network(
     scenario: *const c_char,
     law: Option<&str>,
     sets: &[&str],
@@ -36,11 +36,11 @@ fn made(
     let texts = |text: &&str| CString::new(*text).unwrap();
     let law = law.as_ref().map(texts);
     let sets: Vec<CString> = sets.iter().map(texts).collect();
-    let mut list: Vec<*const c_char> = sets.iter().map(|it| it.as_ptr()).collect();
+    let mut list: Vec<*const c_char> = sets.iter().map(|text| text.as_ptr()).collect();
     list.push(null());
     let settings = CNetworkSettings {
         scenario,
-        law: law.as_ref().map_or(null(), |it| it.as_ptr()),
+        law: law.as_ref().map_or(null(), |text| text.as_ptr()),
         sets: list.as_ptr(),
         seed: 3,
     };
@@ -55,23 +55,25 @@ fn made(
     Ok(network)
 }
 
-/// Sends a packet each millisecond, and answers each that arrives; every event in words.
+/// Sends a packet each millisecond over the C interface, answers each that arrives, and returns
+/// every event as text.
 fn through_c(law: &str) -> Vec<String> {
-    let network = made(SCENARIO.as_ptr(), Some(law), &["bottleneck.rate = 8Mbit/s"]).unwrap();
+    let network =
+        new_network(SCENARIO.as_ptr(), Some(law), &["bottleneck.rate = 8Mbit/s"]).unwrap();
     let mut events = Vec::new();
     let (mut next, mut handle) = (0, 0);
     let mut event = CEvent::default();
     // SAFETY: the network is used here alone, and freed once.
     unsafe {
         loop {
-            let found = forebay_network_poll(network, next, &mut event);
+            let kind = forebay_network_poll(network, next, &mut event);
             let send = |now, packet: CDatagram| {
                 assert_eq!(
                     forebay_network_send(network, now, &packet, null_mut(), 0),
                     OK
                 );
             };
-            match found {
+            match kind {
                 TIME => {
                     let (flow, ecn) = (handle as u32 % 2, 2);
                     send(
@@ -87,9 +89,9 @@ fn through_c(law: &str) -> Vec<String> {
                     (next, handle) = (next + 1_000_000, handle + 1);
                 }
                 END => break,
-                _ => events.push(format!("{found} {event:?}")),
+                _ => events.push(format!("{kind} {event:?}")),
             }
-            if found == DELIVERED && event.end == 1 {
+            if kind == DELIVERED && event.end == 1 {
                 let packet = CDatagram {
                     handle: event.handle,
                     flow: event.flow,
@@ -120,7 +122,7 @@ fn through_c(law: &str) -> Vec<String> {
     events
 }
 
-/// The same in Rust.
+/// Does the same as [`through_c`] over the Rust interface.
 fn through_rust(law: &str) -> Vec<String> {
     let options = Options {
         laws: vec![law.to_owned()],
@@ -133,11 +135,11 @@ fn through_rust(law: &str) -> Vec<String> {
     let (mut next, mut number) = (Time::ZERO, 0);
     loop {
         let event = network.poll(next);
-        let c = |at: Time, of: Handle, flow, end: End| CEvent {
+        let c = |at: Time, payload: Handle, flow, end: End| CEvent {
             time_ns: at.as_nanos(),
-            handle: of.number,
+            handle: payload.number,
             flow,
-            bytes: of.length as u32,
+            bytes: payload.length as u32,
             end: u8::from(end == End::Sink),
             ..CEvent::default()
         };
@@ -154,35 +156,35 @@ fn through_rust(law: &str) -> Vec<String> {
                 (next, number) = (next + Span::from_millis(1), number + 1);
             }
             Event::End(_) => break,
-            Event::Delivered(it) => {
-                let seen = CEvent {
-                    ecn: it.ecn as u8,
-                    ..c(it.at, it.payload, it.flow, it.to)
+            Event::Delivered(packet) => {
+                let event = CEvent {
+                    ecn: packet.ecn as u8,
+                    ..c(packet.at, packet.payload, packet.flow, packet.to)
                 };
-                events.push(format!("{DELIVERED} {seen:?}"));
-                if it.to == End::Sink {
+                events.push(format!("{DELIVERED} {event:?}"));
+                if packet.to == End::Sink {
                     let payload = Handle {
                         length: 40,
-                        ..it.payload
+                        ..packet.payload
                     };
                     network
-                        .send(it.flow, End::Sink, it.at, payload, Ecn::NotEct)
+                        .send(packet.flow, End::Sink, packet.at, payload, Ecn::NotEct)
                         .unwrap();
                 }
             }
-            Event::Lost(it) => {
+            Event::Lost(packet) => {
                 use forebay_net::{DropReason, Loss};
-                let why = match it.why {
+                let why = match packet.why {
                     Loss::Queue(DropReason::Early) => 1,
                     Loss::Queue(DropReason::Forced) => 2,
                     Loss::Queue(DropReason::Overflow) => 3,
                     Loss::Random => 5,
                 };
-                let seen = CEvent {
+                let event = CEvent {
                     why,
-                    ..c(it.at, it.payload, it.flow, it.from)
+                    ..c(packet.at, packet.payload, packet.flow, packet.from)
                 };
-                events.push(format!("{LOST} {seen:?}"));
+                events.push(format!("{LOST} {event:?}"));
             }
         }
     }
@@ -198,42 +200,42 @@ fn through_rust(law: &str) -> Vec<String> {
 }
 
 #[test]
-fn c_sees_the_events_that_rust_sees() {
+fn c_and_rust_get_the_same_events() {
     for law in ["droptail", "pie", "fq-codel", "dualpi2"] {
         let events = through_c(law);
         assert!(events.len() > 5000, "{law}");
         assert!(events
             .iter()
-            .any(|it| it.starts_with("2 ") && it.contains("why: 5")));
+            .any(|event| event.starts_with("2 ") && event.contains("why: 5")));
         assert_eq!(events, through_rust(law), "{law}");
     }
 }
 
 #[test]
-fn what_is_wrong_is_a_line() {
+fn errors_are_one_line() {
     let scenario = SCENARIO.as_ptr();
-    for (made, want) in [
+    for (result, expected) in [
         (
-            made(null(), None, &[]),
+            new_network(null(), None, &[]),
             "scenario: found nothing, allowed: a text in UTF-8",
         ),
         (
-            made(c"duration = 1".as_ptr(), None, &[]),
+            new_network(c"duration = 1".as_ptr(), None, &[]),
             "scenario: bottleneck: found nothing, allowed: ",
         ),
         (
-            made(scenario, Some("pia"), &[]),
+            new_network(scenario, Some("pia"), &[]),
             "--law: found \"pia\", allowed: ",
         ),
         (
-            made(scenario, None, &["flows"]),
+            new_network(scenario, None, &["flows"]),
             "sets: found \"flows\", allowed: KEY=VALUE",
         ),
     ] {
-        let line = made.unwrap_err();
-        assert!(line.starts_with(want) && !line.contains('\n'), "{line}");
+        let line = result.unwrap_err();
+        assert!(line.starts_with(expected) && !line.contains('\n'), "{line}");
     }
-    let network = made(scenario, None, &[]).unwrap();
+    let network = new_network(scenario, None, &[]).unwrap();
     let mut error = [0; 100];
     let packet = CDatagram {
         handle: 1,
@@ -288,7 +290,7 @@ fn every_scenario_of_rfc_7928_makes_a_network() {
                 break;
             }
             assert!(CStr::from_ptr(name).to_str().unwrap().contains('-'));
-            forebay_network_free(made(text, None, &[]).unwrap());
+            forebay_network_free(new_network(text, None, &[]).unwrap());
             number += 1;
         }
     }

@@ -1,5 +1,6 @@
-//! The packets of the bottleneck in the format of wireshark (pcapng): each once, when it left the
-//! queue or was lost, with a comment where it was dropped or marked, as `forebay link` has them.
+//! Capture of the bottleneck's packets as a pcapng file. Each packet appears once, at the time at
+//! which it left the queue or was dropped; a comment says that it was dropped or marked, as in
+//! captures of `forebay link`.
 
 use std::fs;
 use std::io;
@@ -12,14 +13,15 @@ use forebay_units::Time;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, STARTS, START_BYTES, START_BYTES_U32};
 
-/// Name of the capture in a run's folder.
+/// The name of the capture in the folder of a run.
 pub const CAPTURE: &str = "bottleneck.pcapng";
 
-/// Makes a capture of what a guest left in `folder`, if it kept packets. Its times count from the
-/// start of the run, and none is later than its `end`.
+/// Writes the capture of a run into its folder, if the guest kept the packets' headers. `rows` are
+/// the packets in the order of the guest's files. Times count from the start of the run; packets
+/// after its `end` are left out.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// The file of the headers cannot be read, or the capture cannot be written.
 pub fn write(folder: &Path, rows: &[PacketRow], end: Time) -> io::Result<()> {
     let starts = match fs::read(folder.join(STARTS)) {
         Ok(starts) => starts,
@@ -29,19 +31,19 @@ pub fn write(folder: &Path, rows: &[PacketRow], end: Time) -> io::Result<()> {
     let mut packets: Vec<(&PacketRow, &[u8])> =
         rows.iter().zip(starts.chunks_exact(START_BYTES)).collect();
     packets.retain(|(row, _)| row.left <= end);
-    // Stable: what happens at one time keeps its order.
+    // The sort is stable: packets with the same time keep their order.
     packets.sort_by_key(|(row, _)| row.left);
     let mut file = CaptureWriter::create(&folder.join(CAPTURE), "bottleneck", START_BYTES_U32)?;
     for (row, start) in packets {
         let length = row.bytes.saturating_sub(ETHERNET_BYTES);
-        let kept = usize::try_from(length).unwrap_or(START_BYTES);
+        let kept_bytes = usize::try_from(length).unwrap_or(START_BYTES);
         let comment = match row.fate {
             Fate::Left => "",
             Fate::Marked => "marked",
-            Fate::Lost(why) => dropped_comment(why),
+            Fate::Lost(reason) => dropped_comment(reason),
         };
         let at = Duration::from_nanos(row.left.as_nanos());
-        file.write(at, length, &start[..kept.min(START_BYTES)], comment)?;
+        file.write(at, length, &start[..kept_bytes.min(START_BYTES)], comment)?;
     }
     file.finish()
 }
@@ -56,7 +58,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn packets_are_in_order_with_what_became_of_them() {
+    fn a_capture_has_the_packets_in_order_of_time_with_their_fates() {
         let folder = std::env::temp_dir().join(format!("forebay-starts-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let row = |left, fate| PacketRow {
@@ -79,21 +81,21 @@ mod tests {
         write(&folder, &rows, Time::from_nanos(8)).unwrap();
         let file = File::open(folder.join(CAPTURE)).unwrap();
         let mut reader = PcapNgReader::new(file).unwrap();
-        let mut found = Vec::new();
+        let mut packets = Vec::new();
         while let Some(block) = reader.next_block() {
             if let Block::EnhancedPacket(packet) = block.unwrap() {
                 let comment = packet.options.iter().find_map(|option| match option {
                     EnhancedPacketOption::Comment(text) => Some(text.to_string()),
                     _ => None,
                 });
-                found.push((packet.timestamp.as_nanos(), packet.data.len(), comment));
+                packets.push((packet.timestamp.as_nanos(), packet.data.len(), comment));
             }
         }
         fs::remove_dir_all(&folder).unwrap();
-        let wanted = [(5, "dropped: early"), (7, "marked")];
+        let expected = [(5, "dropped: early"), (7, "marked")];
         assert_eq!(
-            found,
-            wanted.map(|(at, said)| (at, 60, Some(said.to_owned())))
+            packets,
+            expected.map(|(at, comment)| (at, 60, Some(comment.to_owned())))
         );
     }
 }

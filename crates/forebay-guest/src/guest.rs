@@ -1,4 +1,4 @@
-//! Inside the guest: its first process.
+//! First process of the guest: it boots, runs the scenario, and switches the guest off.
 
 mod clock;
 mod hosts;
@@ -46,19 +46,21 @@ use crate::record::{RunRecord, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
 
-/// Where the run's folder of the host is in the guest, and the tools.
+/// The folder of the run, which the host shares with the guest.
 const RUN: &str = "/run/forebay";
-/// Files that a process may have open.
+/// The number of files that a process may have open.
 const DESCRIPTORS: u64 = 4 * MOST_FLOWS as u64;
+/// The folder of iproute2's programs, which the host shares with the guest.
 const TOOLS: &str = "/run/tools";
-/// How long packets have to leave the kernel's queue after the end of the run.
+/// Time after the end of the run in which packets can still leave the kernel's queue.
 const DRAIN: Span = Span::from_millis(3000);
-/// Bytes that the shaper lets through at once: two full packets.
+/// The default burst of the shaper, in full packets.
 const BURST_PKTS: u64 = 2;
 
-/// Makes the run that the host has asked for, and switches the guest off.
+/// Carries out the run that the host ordered, and switches the guest off. An error goes into
+/// [`RunRecord::failure`], or to the console where that cannot be written.
 pub fn init() -> ! {
-    let made = catch_unwind(|| {
+    let result = catch_unwind(|| {
         let folder = boot()?;
         let outcome = run(&folder).unwrap_or_else(|error| RunRecord {
             failure: error.to_string(),
@@ -67,7 +69,7 @@ pub fn init() -> ! {
         let json = serde_json::to_vec(&outcome)?;
         fs::write(folder.join(OUTCOME), json)
     });
-    match made {
+    match result {
         Ok(Ok(())) => {}
         Ok(Err(error)) => println!("the guest failed: {error}"),
         Err(_) => println!("the guest's first process panicked"),
@@ -77,7 +79,8 @@ pub fn init() -> ! {
     std::process::exit(1)
 }
 
-/// Lays a file system in memory over the host's, which stays as it is.
+/// Makes the guest's root: a file system in memory over that of the host, which stays unchanged.
+/// Mounts the folders that the host shares, and returns the folder of the run.
 fn boot() -> io::Result<PathBuf> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|_| io::Error::other(format!("the guest was not told {name}")))
@@ -114,15 +117,16 @@ fn boot() -> io::Result<PathBuf> {
         mount(Some("none"), at, Some("hostfs"), flags, Some(folder))
             .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
     };
-    // In a user namespace of its own a program would have every capability again. A kernel without
-    // them has no such file.
+    // A program in a new user namespace would have all capabilities again. A kernel without user
+    // namespaces does not have this file.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     host(&run, RUN, MsFlags::empty())?;
-    // Other runs need them: no program of this one changes them.
+    // Other runs use the same tools, so that programs of this run must not change them.
     host(&tools, TOOLS, MsFlags::MS_RDONLY)?;
     Ok(PathBuf::from(RUN))
 }
 
+/// Carries out the run that the orders in `folder` describe.
 fn run(folder: &Path) -> io::Result<RunRecord> {
     let orders: Orders = serde_json::from_slice(&fs::read(folder.join("orders.json"))?)?;
     let contents = |number: usize| fs::read(folder.join(number.to_string())).unwrap_or_default();
@@ -190,18 +194,18 @@ fn run(folder: &Path) -> io::Result<RunRecord> {
     Ok(outcome)
 }
 
-/// The queue under test.
+/// The queue under test: one of this workspace, or one of the kernel.
 enum GuestBottleneck {
     Ours(Box<Ours>),
     Kernels(Box<Kernels>),
 }
 
-/// Of the devices beside a queue of ours.
+/// Returns the MTU of the two TUN devices beside a queue of this workspace.
 fn our_mtu(scenario: &Scenario) -> u64 {
     scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES)
 }
 
-/// A queue of ours between two devices for packets.
+/// Makes a queue of this workspace between two TUN devices.
 fn our_queue(
     scenario: &Scenario,
     law: &LawChoice,
@@ -229,7 +233,7 @@ fn our_queue(
         .map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// A queue of the kernel's under a token bucket, or one that shapes by itself.
+/// Makes a queue of the kernel under a token bucket (tbf or htb), or one that shapes by itself.
 fn kernels_queue(
     qdisc: &Qdisc,
     scenario: &Scenario,
@@ -265,19 +269,20 @@ fn kernels_queue(
     Kernels::new(index, parent, near, far, traffic, held)
 }
 
-/// linux/pkt_sched.h: TC_H_ROOT, and the class of a token bucket.
+/// TC_H_ROOT (linux/pkt_sched.h).
 const TC_ROOT: u32 = 0xffff_ffff;
+/// The class 1:1 of the token bucket.
 const TC_CLASS: u32 = 0x0001_0001;
 
-/// The command that sets the rate.
-fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
+/// Returns the tc commands that set the rate. `verb` is "add" or "change".
+fn shaper(qdisc: &Qdisc, verb: &str, rate: Rate, scenario: &Scenario) -> String {
     let (capacity, packet_bytes) = (scenario.tested_link().capacity(), scenario.packet().0);
     let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
     if qdisc.shapes {
-        // One that has a rate below the link's keeps it.
-        let own = format!("bandwidth {bps}bit");
-        let words = qdisc.words.replace(Tc::UNLIMITED, &own);
-        return format!("qdisc {how} dev {device} root handle 10: {words}\n");
+        // Only a qdisc without a rate of its own gets the link's rate.
+        let bandwidth = format!("bandwidth {bps}bit");
+        let words = qdisc.words.replace(Tc::UNLIMITED, &bandwidth);
+        return format!("qdisc {verb} dev {device} root handle 10: {words}\n");
     }
     let burst = match capacity {
         Capacity::Bucket { burst, .. } => burst.0,
@@ -285,15 +290,15 @@ fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
     };
     match scenario.kernel.shaper {
         Shaper::Tbf => format!(
-            "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit \
+            "qdisc {verb} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit \
              100000000\n"
         ),
         Shaper::Htb => {
             let class = format!(
-                "class {how} dev {device} parent 1: classid 1:1 htb rate {bps}bit burst {burst} \
+                "class {verb} dev {device} parent 1: classid 1:1 htb rate {bps}bit burst {burst} \
                  cburst {burst} quantum {packet_bytes}\n"
             );
-            match how {
+            match verb {
                 "add" => format!("qdisc add dev {device} root handle 1: htb default 1\n{class}"),
                 _ => class,
             }
@@ -301,12 +306,14 @@ fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
     }
 }
 
+/// The state of a run.
 struct Run<'a> {
     scenario: &'a Scenario,
     law: &'a LawChoice,
     groups: &'a [Group],
-    /// Of the kernel's, as it is now; likewise what else changes.
+    /// The present qdisc where the queue is the kernel's.
     qdisc: Option<Qdisc>,
+    /// The present rate of the bottleneck.
     rate: Rate,
     tools: &'a Tools,
     folder: &'a Path,
@@ -314,19 +321,20 @@ struct Run<'a> {
     clock: GuestClock,
     bottleneck: GuestBottleneck,
     syscalls: Syscalls,
-    /// How many events the last wait has had.
+    /// The number of events of the last wait.
     events: usize,
     packets: Rows,
     samples: BufWriter<File>,
 }
 
 impl Run<'_> {
+    /// Adds a file to epoll. Its events have the tag of `ready`.
     fn watch(&self, fd: BorrowedFd, ready: Ready) -> io::Result<()> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, ready.tag());
         Ok(self.epoll.add(fd, event)?)
     }
 
-    /// Runs to the end of the scenario.
+    /// Runs the main loop until the end of the scenario.
     fn drive(mut self, mut hosts: Hosts) -> io::Result<RunRecord> {
         let scenario = self.scenario;
         self.watch(self.clock.timer(), Ready::Timer)?;
@@ -349,18 +357,22 @@ impl Run<'_> {
         let (window_start, window_end) = scenario.measure;
         let mut progress = File::create(self.folder.join(PROGRESS))?;
         let (mut next_sample, mut rows) = (Time::ZERO + scenario.sample, 0u64);
-        let (mut began, mut ended) = (false, false);
+        let (mut window_began, mut window_ended) = (false, false);
         let (mut now, mut arrivals) = (self.clock.now(), false);
         loop {
-            // What is done below comes after what was asked for.
+            // The calls that were requested come before the actions below.
             let due = hosts.due().min(over);
-            let due = due.min(if began { Time::MAX } else { window_start });
-            let due = due.min(if ended { Time::MAX } else { window_end });
+            let due = due.min(if window_began {
+                Time::MAX
+            } else {
+                window_start
+            });
+            let due = due.min(if window_ended { Time::MAX } else { window_end });
             if due.min(next_sample) <= now {
                 self.settle(now, &mut hosts)?;
             }
-            if !began && now >= window_start {
-                began = true;
+            if !window_began && now >= window_start {
+                window_began = true;
                 hosts.begin_window();
             }
             hosts.advance(now, |number| self.change(now, number))?;
@@ -373,8 +385,8 @@ impl Run<'_> {
                 }
                 arrivals = self.settle(now, &mut hosts)?;
             }
-            if !ended && now >= window_end {
-                ended = true;
+            if !window_ended && now >= window_end {
+                window_ended = true;
                 self.settle(now, &mut hosts)?;
                 hosts.end_window();
             }
@@ -403,8 +415,8 @@ impl Run<'_> {
             }
             self.syscalls.wait(&self.epoll.0, &mut self.clock, due);
             self.settle(now, &mut hosts)?;
-            let (said, events) = self.syscalls.woken(self.events);
-            now = self.clock.said(said);
+            let (monotonic, events) = self.syscalls.woken(self.events);
+            now = self.clock.at(monotonic);
             for (tag, flags) in events {
                 match Ready::of(tag) {
                     Ready::Timer => self.clock.rang(),
@@ -427,35 +439,35 @@ impl Run<'_> {
         Ok(hosts.finish())
     }
 
-    /// Makes the calls that were asked for, and hears what they gave; whether more packets may have
-    /// come.
+    /// Makes the calls that were requested and handles their results. Returns whether more packets
+    /// may wait at the device of the bottleneck.
     fn settle(&mut self, now: Time, hosts: &mut Hosts) -> io::Result<bool> {
         let mut more = false;
         while !self.syscalls.is_empty() {
-            let mut none_left = false;
-            for (purpose, given) in self.syscalls.make()? {
+            let mut device_is_empty = false;
+            for (purpose, result) in self.syscalls.make()? {
                 match (purpose, &mut self.bottleneck) {
-                    (Purpose::Discard(number), _) => hosts.received(now, number, &given),
+                    (Purpose::Discard(number), _) => hosts.received(now, number, &result),
                     (Purpose::HandOn(slot, memory), GuestBottleneck::Ours(ours)) => {
-                        ours.handed_on(slot, memory, &given)?;
+                        ours.handed_on(slot, memory, &result)?;
                     }
                     (Purpose::Fetch(slot, memory), GuestBottleneck::Ours(ours)) => {
                         let packet = (slot, memory);
-                        more = ours.fetched(now, packet, &given, &mut self.packets)?;
-                        none_left = !more;
+                        more = ours.fetched(now, packet, &result, &mut self.packets)?;
+                        device_is_empty = !more;
                     }
                     (Purpose::Wait, _) => {
-                        self.events = match given.last == -i64::from(nix::libc::EINTR) {
+                        self.events = match result.last == -i64::from(nix::libc::EINTR) {
                             true => 0,
-                            false => usize::try_from(given.checked()?).unwrap_or(0),
+                            false => usize::try_from(result.checked()?).unwrap_or(0),
                         };
                     }
-                    (Purpose::Timer | Purpose::Now, _) => drop(given.checked()?),
+                    (Purpose::Timer | Purpose::Now, _) => drop(result.checked()?),
                     (Purpose::Fill | Purpose::HandOn(..) | Purpose::Fetch(..), _) => {}
                 }
             }
-            if let (GuestBottleneck::Ours(ours), true) = (&mut self.bottleneck, none_left) {
-                // Nothing else was asked for behind it.
+            if let (GuestBottleneck::Ours(ours), true) = (&mut self.bottleneck, device_is_empty) {
+                // Only further fetches can be requested after a fetch.
                 for (slot, memory) in self.syscalls.take_back() {
                     ours.unused(slot, memory);
                 }
@@ -464,6 +476,7 @@ impl Run<'_> {
         Ok(more)
     }
 
+    /// Writes the row of a sample.
     fn sample(&mut self, hosts: &Hosts) -> io::Result<()> {
         let mut row: SampleRow = match &mut self.bottleneck {
             GuestBottleneck::Ours(ours) => ours.sample(),
@@ -478,7 +491,7 @@ impl Run<'_> {
         row.write(&mut self.samples)
     }
 
-    /// A change of the bottleneck.
+    /// Carries out the change of the bottleneck with this number.
     fn change(&mut self, now: Time, number: usize) -> io::Result<()> {
         let Setting::Link { what, .. } = self.scenario.changes[number].what else {
             return Ok(());
@@ -527,7 +540,7 @@ impl Run<'_> {
     }
 }
 
-/// The command that sets a queue under a shaper anew.
+/// Returns the tc command that changes the parameters of a queue under a shaper.
 fn queue_change(qdisc: &Qdisc) -> String {
     let words = changeable(&qdisc.words);
     format!(
@@ -536,7 +549,7 @@ fn queue_change(qdisc: &Qdisc) -> String {
     )
 }
 
-/// The words of a queue without those that it takes only when it is made.
+/// Returns the words of a qdisc without the parameters that it accepts only when it is made.
 fn changeable(words: &str) -> String {
     let mut kept = Vec::new();
     let mut words = words.split_whitespace();
@@ -551,19 +564,19 @@ fn changeable(words: &str) -> String {
     kept.join(" ")
 }
 
-/// What the packets of a group are of.
+/// The traffic that the packets of a group belong to.
 #[derive(Clone, Copy)]
 struct GroupTraffic {
     traffic: u8,
-    /// They are of many flows between hosts of a file.
+    /// Whether the packets are those of a recorded file, with many flows between many hosts.
     recorded: bool,
-    /// Of the sender's device.
+    /// The MTU of the sender's device, in bytes.
     mtu: u32,
 }
 
 impl GroupTraffic {
-    /// What a packet takes on the wire: a segment that no device has cut is so many packets, each with
-    /// its headers.
+    /// Returns the bytes of a packet on the wire. A segment that no device has divided yet (GSO)
+    /// counts as the packets that it will become, each with its headers.
     fn wire_bytes(self, ip: &[u8]) -> u32 {
         let bytes = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
         let headers = u32::from(header_bytes(ip));
@@ -578,11 +591,12 @@ impl GroupTraffic {
         bytes + ETHERNET_BYTES + more * headers
     }
 
-    /// The number of a packet's flow in its traffic: by its address, or its port.
+    /// Returns the number of a packet's flow in its traffic, from its source address, or from its
+    /// source port where packets are recorded.
     fn flow_number(self, ip: &[u8]) -> u32 {
         let word = |at: usize| {
             ip.get(at..at + 2)
-                .map_or(0, |it| u16::from_be_bytes([it[0], it[1]]))
+                .map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
         };
         match self.recorded {
             true => u32::from(word(20)),
@@ -591,13 +605,13 @@ impl GroupTraffic {
     }
 }
 
-/// Headers of a packet from the device's on.
+/// Returns the size of a packet's headers: Ethernet, IPv4, and TCP or UDP.
 fn header_bytes(ip: &[u8]) -> u8 {
     let internet = usize::from(ip[0] & 0xf) * 4;
     let transport = match ip[9] {
         6 => ip
             .get(internet + 12)
-            .map_or(20, |it| usize::from(it >> 4) * 4),
+            .map_or(20, |byte| usize::from(byte >> 4) * 4),
         17 => 8,
         _ => 0,
     };

@@ -1,7 +1,57 @@
-//! A scenario on the real Linux kernel: User-mode Linux, whose processor is infinitely fast, so that
-//! its time is that of the packets. The host hands over [`Orders`]; the guest's first process sets up
-//! the network, drives the applications, and records the bottleneck; the host makes a trace of that.
+//! Runs of a scenario on the real Linux kernel, in a guest of User-mode Linux.
+//!
+//! User-mode Linux runs here with time travel: its processor is infinitely fast, so that the
+//! guest's clock advances only with its timers and packets. A run is therefore deterministic, and
+//! does not depend on the speed of the machine.
+//!
+//! # How a run works
+//!
+//! 1. The host checks the scenario ([`check()`]) and writes [`Orders`]: the scenario's text, the
+//! law, the seed, and the [`Qdisc`] where the kernel has the law itself ([`qdisc`]). 2. The guest's
+//! first process (`guest::init`) reads the orders, makes namespaces, devices and routes, drives the
+//! applications over sockets, and records every packet of the bottleneck. Where the kernel does not
+//! have the law, the queue is one of [`forebay_aqm`] between two TUN devices. 3. The host makes a
+//! [`forebay_trace::RunTrace`] from the files of the guest ([`trace()`]), with the same code that
+//! serves simulations, so that the metrics are comparable.
+//!
+//! # Example
+//!
+//! A law of the kernel, in the words of tc(8):
+//!
+//! ```
+//! use forebay_scenario::{parse, Options};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = r#"
+//! duration = "10s"
+//! [bottleneck]
+//! rate = "20Mbit/s"
+//! buffer = "200p"
+//! [[traffic]]
+//! kind = "ftp"
+//! flows = 1
+//! rtt = "50ms"
+//! packet = "1514B"
+//! [[law]]
+//! kind = "codel"
+//! "#;
+//! let experiment = parse(text.as_bytes(), "example.toml", &Options::default())?;
+//! let point = &experiment.points[0];
+//! let (scenario, law) = (&point.scenario, &point.laws[0]);
+//! forebay_guest::check(scenario, law)?;
+//! let qdisc = forebay_guest::qdisc(scenario, law).ok_or("Linux has CoDel")?;
+//! assert!(qdisc.words.starts_with("codel "));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to start reading
+//!
+//! `guest.rs` has the order of a run and its main loop. `guest/network.rs` draws the network,
+//! `guest/hosts.rs` has the applications, `guest/kernels.rs` and `guest/ours.rs` the two kinds of
+//! bottleneck. [`record`] defines the files that the guest writes, and [`mod@trace`] reads them.
 
+#![warn(missing_docs)]
 #![deny(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -26,28 +76,30 @@ pub use orders::{Orders, Qdisc};
 pub use record::RunRecord;
 pub use trace::trace;
 
-/// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
-/// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
+/// Returns the qdisc of the kernel that is equal to a law in its queue, in the words of tc(8).
+///
+/// The result is `None` where the guest must run the law of this workspace: the kernel does not
+/// have the law, not with these parameters or buffers, or the link follows a recorded rate.
 pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
     let bottleneck = scenario.tested_link();
     if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
     }
-    // It must be one with every buffer that is to come.
+    // The kernel must have the law with every buffer that the scenario changes to.
     let buffers = scenario
         .changes
         .iter()
         .filter_map(|change| buffer_of(&change.what));
-    let mut all = buffers.map(|buffer| qdisc_with(scenario, law, buffer));
-    match all.all(|later| later.is_some()) {
+    let mut qdiscs = buffers.map(|buffer| qdisc_with(scenario, law, buffer));
+    match qdiscs.all(|qdisc| qdisc.is_some()) {
         true => qdisc_with(scenario, law, bottleneck.buffer),
         false => None,
     }
 }
 
-/// The buffer that a change gives to the bottleneck.
-pub(crate) fn buffer_of(what: &Setting) -> Option<Buffer> {
-    match what {
+/// Returns the buffer that a change gives to the bottleneck; `None` for any other change.
+pub(crate) fn buffer_of(setting: &Setting) -> Option<Buffer> {
+    match setting {
         Setting::Link {
             link: 0,
             what: LinkSetting::Buffer(buffer),
@@ -56,7 +108,7 @@ pub(crate) fn buffer_of(what: &Setting) -> Option<Buffer> {
     }
 }
 
-/// As [`qdisc`], with another buffer.
+/// Returns the qdisc of a law, as [`qdisc`] does, at another buffer.
 pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Qdisc> {
     let bottleneck = &Link {
         buffer,
@@ -65,14 +117,15 @@ pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -
     let words = |held: bool| {
         let site = TcSite {
             queue: scenario.queue_site(bottleneck),
-            // A packet has the scenario's size with the header of its device.
+            // The scenario's packet size includes the Ethernet header.
             header: Bytes(0),
             in_packet: Bytes(14),
             held,
         };
         law.tc(&site).ok().flatten()
     };
-    // One that shapes by itself holds no packet back, and neither does htb.
+    // Neither a qdisc that shapes by itself nor htb keeps a packet out of the queue while it waits
+    // for tokens, as tbf does.
     let words = match words(true)? {
         tc if tc.shapes || scenario.kernel.shaper == Shaper::Htb => words(false)?,
         tc => tc,
@@ -83,7 +136,7 @@ pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -
     })
 }
 
-/// A count that fits.
+/// Returns a count as a `u32`, at most `u32::MAX`.
 pub(crate) fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

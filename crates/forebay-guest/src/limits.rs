@@ -1,25 +1,30 @@
-//! What a guest cannot run of a scenario, said before anything runs.
+//! Limits of guests: the parts of a scenario that a guest cannot run are refused before a run.
 
 use forebay_scenario::{EcnChoice, LawChoice, Scenario, Traffic, TrafficKind};
 use forebay_units::ParamError;
 
-/// Most flows of a guest: each is two sockets of one process.
+/// The largest number of flows of a guest. Each flow needs two sockets of one process.
 pub const MOST_FLOWS: u32 = 2000;
-/// Most networks beside the bottleneck: one for each traffic and each of its round trips.
+/// The largest number of networks at the bottleneck: one for each traffic and each of its
+/// round-trip times.
 pub const MOST_GROUPS: usize = 100;
-/// Ethernet's header, which a queue of the kernel counts.
+/// The size of the Ethernet header, which queues of the kernel count.
 pub const ETHERNET_BYTES: u32 = 14;
-/// Smallest packet on the wire: IPv4 asks for an MTU of 68, and TCP for some room.
+/// The smallest packet on the wire. IPv4 requires an MTU of 68 (RFC 791), and TCP needs room for
+/// data.
 pub(crate) const LEAST_PACKET_BYTES: u64 = 142;
-/// Smallest packet of UDP: headers of Ethernet, IPv4 and UDP, and the number of a packet of a call.
+/// The smallest UDP packet: the headers of Ethernet, IPv4 and UDP, and the sequence number of a
+/// packet of a call.
 const LEAST_DATAGRAM_BYTES: u64 = 14 + 20 + 8 + 4;
-/// Most flows of recorded packets: they need no socket, and each is told of.
+/// The largest number of flows of recorded packets. They need no sockets, but each has totals.
 const MOST_RECORDED_FLOWS: u32 = 20_000;
-/// Beneath this ratio an access link would limit its flow, which no device of the guest does.
+/// The smallest ratio of an access link's rate to the bottleneck's. Below it, the access link would
+/// limit its flow, which no device of the guest does.
 const ACCESS_RATIO: u64 = 1;
 
-/// The kernel's name of a flow's congestion control, where the kernel has it: the scenario's for all
-/// flows, or that of the sender.
+/// Returns the kernel's name of a flow's congestion control: the one that the scenario sets for all
+/// flows, or the one of the simulator's `sender`. It is `None` where the kernel does not have the
+/// sender's.
 pub fn congestion_control<'a>(scenario: &'a Scenario, sender: &str) -> Option<&'a str> {
     if let Some(name) = &scenario.kernel.tcp {
         return Some(name);
@@ -33,13 +38,13 @@ pub fn congestion_control<'a>(scenario: &'a Scenario, sender: &str) -> Option<&'
     })
 }
 
-/// Senders that a guest runs, in words.
+/// The names of the senders that a guest can run, for error messages.
 pub const SENDERS: &str = "reno, newreno, sack, cubic, linux-reno, linux-cubic, bbr, dctcp";
 
-/// Refuses what a guest cannot run.
+/// Checks that a guest can run a scenario with a law.
 ///
 /// # Errors
-/// The first such key, what was found, and what is allowed.
+/// The first key of the scenario that a guest cannot run, with its value and the allowed values.
 pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     let refuse = |key: &str, found: String, allowed: &str| {
         Err(ParamError::new(
@@ -62,9 +67,9 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     if scenario.traffic.len() > 250 {
         return refuse("traffic", scenario.traffic.len().to_string(), "at most 250");
     }
-    let recorded = |it: &&Traffic| matches!(it.kind, TrafficKind::Arrivals(_));
-    let with_sockets = scenario.traffic.iter().filter(|it| !recorded(it));
-    let flows: u32 = with_sockets.map(|it| it.flows).sum();
+    let recorded = |traffic: &&Traffic| matches!(traffic.kind, TrafficKind::Arrivals(_));
+    let with_sockets = scenario.traffic.iter().filter(|traffic| !recorded(traffic));
+    let flows: u32 = with_sockets.map(|traffic| traffic.flows).sum();
     if flows > MOST_FLOWS {
         let allowed = format!("at most {MOST_FLOWS} in all");
         return refuse("traffic.flows", flows.to_string(), &allowed);
@@ -79,7 +84,7 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
         return refuse("traffic.rtt", groups.to_string(), &allowed);
     }
     let mut recorded = scenario.traffic.iter().filter(recorded);
-    if let Some(traffic) = recorded.find(|it| it.flows > MOST_RECORDED_FLOWS) {
+    if let Some(traffic) = recorded.find(|traffic| traffic.flows > MOST_RECORDED_FLOWS) {
         let allowed = format!("a file with at most {MOST_RECORDED_FLOWS} flows");
         return refuse("traffic.file", format!("{} flows", traffic.flows), &allowed);
     }
@@ -91,8 +96,10 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     Ok(())
 }
 
+/// A refused key, its value, and the allowed values.
 type Refusal = (&'static str, String, &'static str);
 
+/// Checks that a guest can run a traffic.
 fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> {
     if let TrafficKind::Arrivals(_) = traffic.kind {
         return Ok(());
@@ -127,8 +134,8 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> 
         if congestion_control(scenario, tcp.sender.name).is_none() {
             return Err(("tcp", tcp.sender.name.to_owned(), SENDERS));
         }
-        let others = scenario.kernel.tcp.is_none() && tcp.sender.name != "dctcp";
-        if tcp.ecn == EcnChoice::L4s && others {
+        let is_not_l4s = scenario.kernel.tcp.is_none() && tcp.sender.name != "dctcp";
+        if tcp.ecn == EcnChoice::L4s && is_not_l4s {
             let allowed = "true or false, or tcp = \"dctcp\" as an L4S sender";
             return Err(("ecn", "\"l4s\"".into(), allowed));
         }

@@ -1,4 +1,4 @@
-//! The first process of a guest.
+//! Program that User-mode Linux starts as the first process of a guest.
 
 #[cfg(target_os = "linux")]
 fn main() -> ! {

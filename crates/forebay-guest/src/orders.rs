@@ -1,4 +1,4 @@
-//! What a guest is told: the scenario as it was read, and which run of it to make.
+//! Orders of a guest: the scenario, and the run of it to carry out.
 
 use forebay_scenario::{
     DesignedGains, Inputs, LawChoice, LinkPlace, Options, Reading, Relink, Scenario, ScenarioError,
@@ -6,67 +6,79 @@ use forebay_scenario::{
 use forebay_units::{Bytes, Rate, Span, Value};
 use serde::{Deserialize, Serialize};
 
-/// A scenario's text with all that was chosen on top of it, and one run. Host and guest read it by
-/// the same code, so that both know the same scenario.
+/// The text of a scenario with all options, and one run of it. Host and guest read the scenario
+/// with the same code, so that both have the same one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Orders {
+    /// The text of the scenario.
     pub text: String,
-    /// Name of the scenario in errors.
+    /// The name of the scenario in error messages.
     pub file: String,
+    /// The options `--set`: key and value of each.
     pub sets: Vec<(String, String)>,
+    /// The laws that replace those of the scenario.
     pub laws: Vec<String>,
+    /// Whether the laws of the scenario itself are left out.
     pub without_own_laws: bool,
-    /// A link, another one, and the usual packet in bytes.
+    /// The link of the scenario, the link that replaces it, and the size of a packet in bytes.
     pub link: Option<(Place, Place, u64)>,
-    /// Files that the scenario names; each lies beside the orders under its number.
+    /// The names of the scenario's files. The contents are beside the orders, in files that are
+    /// named by number.
     pub files: Vec<String>,
-    /// What the point sets, in the order of the sweep's keys.
+    /// The values of the sweep's keys at the point, in the order of the keys.
     pub row: Vec<Json>,
-    /// Gains that were designed at the point: number of the law, and parameters.
+    /// Gains that were designed at the point: the number of a law, and its parameters.
     pub gains: Vec<(usize, Vec<(String, Json)>)>,
-    /// Number of the law among those that run.
+    /// The number of the run's law among the laws of the point.
     pub law: usize,
+    /// The seed of the run.
     pub seed: u64,
-    /// The queue, where it is the kernel's own; otherwise it is ours.
+    /// The qdisc of the kernel under test; `None` where the queue is one of this workspace.
     pub qdisc: Option<Qdisc>,
-    /// The guest's kernel takes several system calls at one time.
+    /// Whether the guest's kernel accepts several system calls at a time.
     #[serde(default)]
     pub several_calls: bool,
-    /// Folder of the scenario, where programs run.
+    /// The folder of the scenario, where programs run.
     pub folder: String,
 }
 
-/// A link: its rate in bit/s, and its delay in ns.
+/// The rate of a link in bit/s, and its delay in ns.
 type Place = (u64, u64);
 
-/// A queue of the kernel's.
+/// A queueing discipline of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qdisc {
-    /// In the words of tc(8).
+    /// Its kind and its parameters in the words of tc(8).
     pub words: String,
-    /// It has a rate of its own, and needs no shaper.
+    /// Whether it has a rate of its own and needs no shaper.
     pub shapes: bool,
 }
 
-/// A value of a scenario.
+/// A value of a scenario in the JSON of the orders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Json {
+    /// True or false.
     Boolean(bool),
+    /// An integer.
     Integer(i64),
+    /// A number that is not an integer.
     Float(f64),
+    /// A text.
     Text(String),
+    /// A list of values.
     List(Vec<Json>),
+    /// Keys with their values.
     Table(Vec<(String, Json)>),
 }
 
 impl From<&Value> for Json {
     fn from(value: &Value) -> Json {
         match value {
-            Value::Flag(it) => Json::Boolean(*it),
-            Value::Integer(it) => Json::Integer(*it),
-            Value::Number(it) => Json::Float(*it),
-            Value::Text(it) => Json::Text(it.clone()),
+            Value::Flag(flag) => Json::Boolean(*flag),
+            Value::Integer(number) => Json::Integer(*number),
+            Value::Number(number) => Json::Float(*number),
+            Value::Text(text) => Json::Text(text.clone()),
             Value::List(items) => Json::List(items.iter().map(Json::from).collect()),
             Value::Table(fields) => {
                 let field = |(name, value): &(String, Value)| (name.clone(), Json::from(value));
@@ -79,10 +91,10 @@ impl From<&Value> for Json {
 impl From<&Json> for Value {
     fn from(value: &Json) -> Value {
         match value {
-            Json::Boolean(it) => Value::Flag(*it),
-            Json::Integer(it) => Value::Integer(*it),
-            Json::Float(it) => Value::Number(*it),
-            Json::Text(it) => Value::Text(it.clone()),
+            Json::Boolean(flag) => Value::Flag(*flag),
+            Json::Integer(number) => Value::Integer(*number),
+            Json::Float(number) => Value::Number(*number),
+            Json::Text(text) => Value::Text(text.clone()),
             Json::List(items) => Value::List(items.iter().map(Value::from).collect()),
             Json::Table(fields) => {
                 let field = |(name, value): &(String, Json)| (name.clone(), Value::from(value));
@@ -93,10 +105,11 @@ impl From<&Json> for Value {
 }
 
 impl Orders {
-    /// The run of a law at a point with a seed. `row` is what the point sets.
+    /// Returns the orders for a run of the law with the number `law` at a point of a sweep. `row`
+    /// has the keys and values of the point, `gains` the gains that were designed there.
     ///
     /// # Errors
-    /// A text that is not UTF-8, which no scenario is.
+    /// The scenario's text is not UTF-8.
     pub fn of(
         inputs: &Inputs,
         row: &[(String, Value)],
@@ -108,10 +121,10 @@ impl Orders {
         let text = std::str::from_utf8(&inputs.text).map_err(|error| error.to_string())?;
         let place = |at: LinkPlace| (at.rate.as_bps(), at.delay.as_nanos());
         let link = options.link.as_ref();
-        let params = |of: &DesignedGains| {
-            let params = of.params.iter();
+        let params = |designed: &DesignedGains| {
+            let params = designed.params.iter();
             let params = params.map(|(name, value)| (name.clone(), Json::from(value)));
-            (of.law, params.collect())
+            (designed.law, params.collect())
         };
         Ok(Orders {
             text: text.to_owned(),
@@ -119,7 +132,7 @@ impl Orders {
             sets: options.sets.clone(),
             laws: options.laws.clone(),
             without_own_laws: options.without_own_laws,
-            link: link.map(|it| (place(it.from), place(it.to), it.packet.0)),
+            link: link.map(|relink| (place(relink.from), place(relink.to), relink.packet.0)),
             files: inputs.files.iter().map(|(name, _)| name.clone()).collect(),
             row: row.iter().map(|(_, value)| Json::from(value)).collect(),
             gains: gains.iter().map(params).collect(),
@@ -131,10 +144,12 @@ impl Orders {
         })
     }
 
-    /// The scenario at the point, and its law; `contents` gives the file with a number.
+    /// Reads the scenario at the point of the run, and the law. `contents` returns the contents of
+    /// the scenario's file with a number.
     ///
     /// # Errors
-    /// A text that the host had not read; both are then of different versions.
+    /// The scenario is wrong. The host has read it before, so that an error means that host and
+    /// guest have different versions.
     pub fn read(
         &self,
         contents: impl Fn(usize) -> Vec<u8>,
@@ -160,6 +175,7 @@ impl Orders {
     }
 }
 
+/// Returns designed gains from their form in the orders.
 fn designed((law, params): &(usize, Vec<(String, Json)>)) -> DesignedGains {
     let param = |(name, value): &(String, Json)| (name.clone(), Value::from(value));
     DesignedGains {
@@ -168,6 +184,7 @@ fn designed((law, params): &(usize, Vec<(String, Json)>)) -> DesignedGains {
     }
 }
 
+/// Returns a change of the link from its form in the orders.
 fn relink((from, to, packet_bytes): (Place, Place, u64)) -> Relink {
     let place = |(rate_bps, delay_ns): Place| LinkPlace {
         rate: Rate::from_bps(rate_bps),

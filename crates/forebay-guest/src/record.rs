@@ -1,4 +1,5 @@
-//! What a guest observes: a row for each packet and each sample, and an outcome.
+//! Record of a run, as the guest writes it: a row for each packet, a row for each sample, and the
+//! rest as a [`RunRecord`].
 
 use std::io::{self, Write};
 
@@ -6,45 +7,62 @@ use forebay_aqm::DropReason;
 use forebay_units::Time;
 use serde::{Deserialize, Serialize};
 
-/// Names of the files that a guest writes.
+/// The file with the rows of packets.
 pub const PACKETS: &str = "packets";
-/// How each packet begins, in the order of their rows.
+/// The file with the first bytes of each packet, in the order of the packets' rows.
 pub const STARTS: &str = "starts";
+/// The file with the rows of samples.
 pub const SAMPLES: &str = "samples";
+/// The file with the [`RunRecord`].
 pub const OUTCOME: &str = "outcome.json";
+/// The file with the progress of the run: a line with the present time in ns, now and then.
 pub const PROGRESS: &str = "progress";
 
-/// Bytes of a packet that are kept: IP and TCP with all options.
+/// The number of bytes of a packet that are kept: the headers of IP and TCP with all options.
 pub const START_BYTES: usize = 128;
+/// [`START_BYTES`] as a `u32`.
 pub(crate) const START_BYTES_U32: u32 = 128;
 
-/// What became of a packet that came to the bottleneck.
+/// The fate of a packet that arrived at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
+    /// The packet left the queue unmarked.
     Left,
+    /// The packet left the queue with a mark of the law.
     Marked,
+    /// The packet was dropped.
     Lost(DropReason),
 }
 
-/// A packet that came to the bottleneck.
+/// The row of a packet that arrived at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRow {
+    /// The time of its arrival.
     pub arrived: Time,
-    /// When it was taken from the queue onto the link; of a lost one, when it was lost.
+    /// The time at which its transmission began, or at which it was dropped.
     pub left: Time,
+    /// Its length on the wire.
     pub bytes: u32,
+    /// The number of its traffic.
     pub traffic: u8,
+    /// The number of its class in the discipline.
     pub class: u8,
+    /// Its fate.
     pub fate: Fate,
-    /// Headers of all layers.
+    /// The size of its headers, of all layers.
     pub header_bytes: u8,
-    /// Number of its flow in its traffic.
+    /// The number of its flow in its traffic.
     pub flow: u32,
 }
 
 impl PacketRow {
+    /// The size of a row in the file.
     pub const BYTES: usize = 28;
 
+    /// Writes the row: little-endian fields in the order of the file.
+    ///
+    /// # Errors
+    /// Those of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let fate = match self.fate {
             Fate::Left => 0,
@@ -60,6 +78,7 @@ impl PacketRow {
         out.write_all(&self.flow.to_le_bytes())
     }
 
+    /// Reads a row of [`PacketRow::BYTES`] bytes.
     pub(crate) fn read(row: &[u8]) -> PacketRow {
         PacketRow {
             arrived: Time::from_nanos(u64_at(row, 0)),
@@ -80,15 +99,22 @@ impl PacketRow {
     }
 }
 
-/// The queue at the end of an interval, and the law's inner values.
+/// The row of a sample: the queue at the end of an interval, and the law's state variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleRow {
+    /// Packets in the queue.
     pub queue_pkts: u32,
+    /// Bytes in the queue.
     pub queue_bytes: u64,
+    /// The law's state variables, in the order of [`RunRecord::probes`].
     pub probes: Vec<f64>,
 }
 
 impl SampleRow {
+    /// Writes the row: little-endian fields in the order of the file.
+    ///
+    /// # Errors
+    /// Those of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&self.queue_pkts.to_le_bytes())?;
         out.write_all(&self.queue_bytes.to_le_bytes())?;
@@ -96,50 +122,57 @@ impl SampleRow {
     }
 }
 
+/// Returns the little-endian number at `at`.
 pub(crate) fn u32_at(row: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes"))
 }
 
+/// Returns the little-endian number at `at`.
 pub(crate) fn u64_at(row: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The rest.
+/// The observations of a run besides packets and samples.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// Why it ended early, or what it could not do; empty where it did all.
+    /// The error with which the run failed; empty where it succeeded.
     pub failure: String,
-    /// Names of the probes of a sample.
+    /// The names of the state variables in the rows of samples.
     pub probes: Vec<String>,
-    /// By flow: the number of its traffic, and its bytes within the window.
+    /// For each flow: the number of its traffic, and the bytes delivered within the window.
     pub flows: Vec<(u32, u64)>,
-    /// By row of the goodput, and by flow: bytes since the start.
+    /// For each row of the goodput and each flow: the bytes delivered since the start of the run.
     pub totals: Vec<Vec<u64>>,
-    /// Traffic, packets, and time in ns.
+    /// For each transfer: the number of its traffic, its packets, and its time in ns.
     pub transfers: Vec<(u32, u32, u64)>,
-    /// By traffic: data packets that its senders sent within the window, and again.
+    /// For each traffic: the data packets that were sent within the window, and those
+    /// retransmitted.
     pub sent: Vec<(u64, u64)>,
-    /// Viewers: traffic, segments, sum of rates in bit/s, stalls, ns stalled.
+    /// For each viewer of a video: the number of its traffic, its segments, the sum of their rates
+    /// in bit/s, the number of stalls, and their time in ns.
     pub viewers: Vec<(u32, u32, f64, u32, u64)>,
-    /// Calls: traffic, packets received and lost, ns of delays and of their changes.
+    /// For each call: the number of its traffic, packets received, packets lost, and the sums of
+    /// the delays and of their changes, in ns.
     pub calls: Vec<(u32, u64, u64, u64, u64)>,
-    /// `tc -s qdisc show` of the bottleneck at the end.
+    /// The output of `tc -s qdisc show` for the bottleneck at the end.
     pub qdisc: String,
-    /// What programs said, and how they ended.
+    /// The outcomes of programs.
     pub programs: Vec<ProgramOutcome>,
 }
 
-/// How a program of the scenario ended.
+/// The outcome of a program of the scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramOutcome {
+    /// The number of its traffic.
     pub traffic: u32,
     /// "client" or "server".
     pub end: String,
+    /// Its command.
     pub command: String,
-    /// Exit status; None where it was stopped at the scenario's end.
+    /// Its exit status; `None` where it was stopped at the end of the scenario.
     pub status: Option<i32>,
-    /// The end of what it wrote.
+    /// The end of its output.
     pub output: String,
 }

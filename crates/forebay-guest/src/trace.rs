@@ -1,4 +1,4 @@
-//! What a guest has observed as a trace, by the code that takes a simulated run's metrics.
+//! Conversion of a guest's record into a trace, with the code that also records simulated runs.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,8 @@ use forebay_units::{Rate, Span, Time};
 use crate::capture;
 use crate::record::{u32_at, u64_at, Fate, PacketRow, RunRecord, OUTCOME, PACKETS, SAMPLES};
 
-/// A packet of a queue that never holds one: for the names of its classes.
+/// The packet type of a queue that is built only for the names of its classes, and never holds a
+/// packet.
 #[derive(Clone, Copy)]
 struct NoPacket;
 
@@ -34,12 +35,13 @@ impl DisciplinePacket for NoPacket {
     fn set_ce(&mut self) {}
 }
 
-/// The trace of a run, from what the guest left in `folder`, and the rest of its outcome.
+/// Returns the trace of a run, and its record, from the files that the guest left in `folder`.
 ///
-/// `ours`: whether the queue is one of ours and not the kernel's, so that it has classes.
+/// `ours` says that the queue is one of this workspace, whose classes are then recorded, rather
+/// than one of the kernel.
 ///
 /// # Errors
-/// Files that are not there, or that a guest which crashed has not finished.
+/// The guest reported a failure, or a file is missing or incomplete because the guest crashed.
 pub fn trace(
     scenario: &Scenario,
     law: &LawChoice,
@@ -89,8 +91,8 @@ pub fn trace(
         })
         .collect();
     let end = Time::ZERO + scenario.duration;
-    let written = capture::write(folder, &packets, end);
-    written.map_err(|error| format!("a capture: {error}"))?;
+    let result = capture::write(folder, &packets, end);
+    result.map_err(|error| format!("a capture: {error}"))?;
     count_unseen(scenario, &packets, &mut flows);
     let goodput = goodput(scenario, &outcome, &packets);
     replay(scenario, &mut recorder, packets, &samples, &outcome);
@@ -135,8 +137,9 @@ pub fn trace(
     Ok((trace, outcome))
 }
 
-/// The data of packets whose receiver nobody sees, as they left the queue: each one's row, and its
-/// bytes without headers. Headers of recorded packets are a part of them.
+/// Returns the packets that left the queue and whose receiver is not observed: the row of each, and
+/// the bytes that count as its data. The data of a program's packet is without headers; that of a
+/// recorded packet is the whole packet.
 fn unseen<'a>(
     scenario: &'a Scenario,
     packets: &'a [PacketRow],
@@ -155,7 +158,7 @@ fn unseen<'a>(
     })
 }
 
-/// By traffic: the number of its first flow.
+/// Returns the number of the first flow of each traffic, from the traffic of each flow.
 fn first_flows(scenario: &Scenario, traffic_of: impl Iterator<Item = u32>) -> Vec<usize> {
     let mut first = vec![usize::MAX; scenario.traffic.len()];
     for (flow, traffic) in traffic_of.enumerate() {
@@ -165,7 +168,8 @@ fn first_flows(scenario: &Scenario, traffic_of: impl Iterator<Item = u32>) -> Ve
     first
 }
 
-/// Nobody sees what a program makes of its data: what left the queue counts.
+/// Adds the data of unobserved flows to their totals: the bytes that left the queue within the
+/// window.
 fn count_unseen(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
     let (start, end) = scenario.measure;
     let first = first_flows(scenario, flows.iter().map(|flow| flow.traffic));
@@ -177,7 +181,7 @@ fn count_unseen(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTot
     }
 }
 
-/// What happens to the record in the order of time; a sample closes its interval.
+/// An event of the recorder, besides the samples that close intervals.
 enum Event {
     Arrives,
     Marked(u8, u8),
@@ -186,6 +190,7 @@ enum Event {
     Rate(Rate),
 }
 
+/// Gives the events of a run to the recorder, in the order of their times.
 fn replay(
     scenario: &Scenario,
     recorder: &mut Recorder,
@@ -206,7 +211,9 @@ fn replay(
     for row in packets {
         events.push((row.arrived, Event::Arrives));
         match row.fate {
-            Fate::Lost(why) => events.push((row.left, Event::Lost(row.traffic, row.class, why))),
+            Fate::Lost(reason) => {
+                events.push((row.left, Event::Lost(row.traffic, row.class, reason)));
+            }
             Fate::Marked => {
                 events.push((row.left, Event::Marked(row.traffic, row.class)));
                 events.push((row.left, Event::Leaves(row)));
@@ -214,7 +221,7 @@ fn replay(
             Fate::Left => events.push((row.left, Event::Leaves(row))),
         }
     }
-    // Stable: what happens at one time keeps its order.
+    // The sort is stable: events at the same time keep their order.
     events.sort_by_key(|(at, _)| *at);
     let mut events = events.into_iter().peekable();
     let names: Vec<&'static str> = outcome.probes.iter().map(|name| interned(name)).collect();
@@ -234,44 +241,46 @@ fn replay(
     }
 }
 
+/// Gives an event to the recorder.
 fn apply(recorder: &mut Recorder, at: Time, event: Event) {
     match event {
         Event::Arrives => recorder.arrived(),
         Event::Rate(rate) => recorder.rate_changed(at, rate),
         Event::Marked(traffic, class) => {
             recorder.marked(at, class);
-            if let Some(of) = recorder.traffic(at, Some(traffic)) {
-                of.marked_packets += 1;
+            if let Some(totals) = recorder.traffic(at, Some(traffic)) {
+                totals.marked_packets += 1;
             }
         }
-        Event::Lost(traffic, class, why) => {
-            recorder.dropped(at, why, class);
-            if let Some(of) = recorder.traffic(at, Some(traffic)) {
-                of.dropped_packets += 1;
+        Event::Lost(traffic, class, reason) => {
+            recorder.dropped(at, reason, class);
+            if let Some(totals) = recorder.traffic(at, Some(traffic)) {
+                totals.dropped_packets += 1;
             }
         }
         Event::Leaves(row) => {
             let sojourn = row.left.since(row.arrived);
             recorder.departed(at, row.bytes, sojourn, row.class);
-            if let Some(of) = recorder.traffic(at, Some(row.traffic)) {
-                of.left(sojourn);
+            if let Some(totals) = recorder.traffic(at, Some(row.traffic)) {
+                totals.left(sojourn);
             }
         }
     }
 }
 
-/// The names of probes are few; each is kept once for as long as the process lives.
+/// Returns a name that lives as long as the process. Each name is stored once; there are few.
 fn interned(name: &str) -> &'static str {
     use std::sync::{Mutex, PoisonError};
-    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.iter().find(|it| **it == name) {
-        return found;
+    static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stored) = names.iter().find(|stored| **stored == name) {
+        return stored;
     }
-    known.push(Box::leak(name.to_owned().into_boxed_str()));
-    known[known.len() - 1]
+    names.push(Box::leak(name.to_owned().into_boxed_str()));
+    names[names.len() - 1]
 }
 
+/// Returns the goodput of the flows over time.
 fn goodput(
     scenario: &Scenario,
     outcome: &RunRecord,
@@ -283,7 +292,9 @@ fn goodput(
     let mut totals = outcome.totals.clone();
     for (row, bytes) in unseen(scenario, packets) {
         let flow = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
-        // The first row that ends after it has left; each row counts from the start.
+        // Each row counts from the start of the run, so that the packet belongs to all rows that
+        // end
+        // after it has left.
         let after = row.left.as_nanos().div_ceil(interval.as_nanos()).max(1) - 1;
         for total in totals
             .iter_mut()
@@ -294,19 +305,19 @@ fn goodput(
             }
         }
     }
-    let of = |traffic: usize| {
+    let flows_of = |traffic: usize| {
         outcome
             .flows
             .iter()
-            .filter(move |it| it.0 as usize == traffic)
+            .filter(move |(number, _)| *number as usize == traffic)
     };
-    let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
+    let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(flows_of(traffic).count()));
     let mut recorder = GoodputRecorder::new(interval, flows);
     totals.iter().for_each(|row| recorder.row(row));
     recorder.finish()
 }
 
-/// Samples of a row of the goodput.
+/// Returns the number of samples in a row of the goodput.
 pub fn goodput_every(scenario: &Scenario) -> u64 {
     GoodputRecorder::every(scenario.duration.as_nanos() / scenario.sample.as_nanos())
 }

@@ -1,7 +1,40 @@
-//! The kernel's laws on the host: the headers of `python/forebay/linux/bpf`, which the kernel runs
-//! in fixed point, as the C compiler of this machine makes them. Tests hold them beside the laws in
-//! Rust; nothing else uses this crate.
+//! Laws of the kernel, compiled for the host, to test them against the laws in Rust.
+//!
+//! The headers in `python/forebay/linux/bpf/laws` are the fixed-point laws that the kernel runs as
+//! BPF programs. `build.rs` compiles them with the C compiler of this machine. Only tests use this
+//! crate.
+//!
+//! # Central types
+//!
+//! [`HostLaw`] is a law with its configuration and its state. Its methods call the functions of the
+//! header with a [`Queue`] and a [`Packet`], which have the layout of the C structures. [`kinds`]
+//! lists the laws. The configuration comes from a [`Twin`], the fixed-point form of a law in Rust.
+//!
+//! # Example
+//!
+//! ```
+//! use forebay_kernel::{kinds, HostLaw, Packet, Queue};
+//! use forebay_units::{Bytes, Rate, Site};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! assert!(kinds().contains(&"pi"));
+//! let site = Site { rate: Rate::from_bps(15_000_000), buffer_pkts: 500.0, packet: Bytes(1000) };
+//! let spec = forebay_aqm::laws::find("pi")?;
+//! let twin = spec.read(&[])?.twin(&site)?.ok_or("PI has a fixed-point form")?;
+//! let mut law = HostLaw::new("pi", &twin)?;
+//! let packet = Packet { bytes: 1000, segments: 1, random: 0, marks: 0 };
+//! let verdict = law.arrival(&Queue::default(), &packet);
+//! assert!((0..=2).contains(&verdict));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to start reading
+//!
+//! `tests/twins.rs` runs every law in lockstep with its law in Rust. `src/host.c` and `src/host.h`
+//! wrap a header in functions that Rust can call.
 
+#![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
 use std::ffi::{c_char, c_int, CStr};
@@ -9,35 +42,41 @@ use std::ptr;
 
 use forebay_linux_tc::fixed_point::{Field, Twin};
 
-/// What a law sees of its queue: `struct fb_queue`.
+/// The state of the queue that a law sees (`struct fb_queue`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Queue {
-    /// Since the law was started.
+    /// The time since the law was started.
     pub now_ns: u64,
+    /// Bytes in the queue.
     pub bytes: u64,
+    /// Packets in the queue.
     pub packets: u64,
+    /// The time since which the queue has been idle; 0 where it is busy.
     pub idle_ns: u64,
-    /// In 2^-56 bytes per nanosecond.
+    /// The rate of the link, in units of 2^-56 bytes per nanosecond.
     pub rate: u64,
-    /// Since the last tick.
+    /// Bytes that left the queue since the last tick.
     pub departed_bytes: u64,
+    /// The time in which the link was busy since the last tick.
     pub busy_ns: u64,
 }
 
-/// An arrival: `struct fb_packet`.
+/// A packet that arrives (`struct fb_packet`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Packet {
+    /// The length of the packet.
     pub bytes: u64,
+    /// The number of segments in it (GSO).
     pub segments: u64,
-    /// 32 bits.
+    /// A random number of 32 bits.
     pub random: u64,
-    /// Whether a signal would be a mark: 0 or 1.
+    /// 1 where the law would mark the packet, and 0 where it would drop it.
     pub marks: u64,
 }
 
-/// `struct host_law` of `host.h`.
+/// A law as a table of functions (`struct host_law` in `host.h`).
 #[repr(C)]
 struct Ops {
     kind: *const c_char,
@@ -53,45 +92,49 @@ struct Ops {
     unsafe_code,
     reason = "pointers do not say that they lead to constants"
 )]
-// SAFETY: what it points to are constants and functions of C, which keep no state of their own.
+// SAFETY: the pointers lead to constants and functions of C, which have no state of their own.
 unsafe impl Sync for Ops {}
 
 extern "C" {
     static forebay_laws: [*const Ops; 0];
 }
 
-/// The entries of a list that ends with null.
+/// Returns the entries of a list that ends with a null pointer.
 ///
 /// # Safety
-/// `list` is one, and lives as long as the program.
+/// `list` points to such a list, which lives as long as the program.
 #[allow(unsafe_code, reason = "reads a table of C")]
 unsafe fn entries<T>(list: *const *const T) -> Vec<*const T> {
-    // SAFETY: there is an entry up to the null, at which this ends.
+    // SAFETY: the iteration ends at the null pointer, and all entries before it exist.
     let at = |i| unsafe { *list.add(i) };
     (0..).map(at).take_while(|entry| !entry.is_null()).collect()
 }
 
+/// Returns a text of `host.c`.
 #[allow(unsafe_code, reason = "reads a table of C")]
-fn text(of: *const c_char) -> &'static str {
+fn text(pointer: *const c_char) -> &'static str {
     // SAFETY: the texts of host.c are literals.
-    unsafe { CStr::from_ptr(of) }.to_str().unwrap_or_default()
+    unsafe { CStr::from_ptr(pointer) }
+        .to_str()
+        .unwrap_or_default()
 }
 
+/// Returns the table of all laws.
 #[allow(unsafe_code, reason = "reads a table of C")]
 fn laws() -> Vec<&'static Ops> {
-    // SAFETY: build.rs writes the table, of constants, with a null at its end.
+    // SAFETY: build.rs writes the table of constants, with a null pointer at its end.
     unsafe {
         let table = entries(ptr::addr_of!(forebay_laws).cast::<*const Ops>());
         table.into_iter().map(|law| &*law).collect()
     }
 }
 
-/// Kinds of laws that have a header.
+/// Returns the kinds of all laws that have a header.
 pub fn kinds() -> Vec<&'static str> {
     laws().into_iter().map(|law| text(law.kind)).collect()
 }
 
-/// A law of the kernel with its numbers.
+/// A law of the kernel with its configuration and its state.
 pub struct HostLaw {
     ops: &'static Ops,
     config: Vec<i64>,
@@ -100,35 +143,38 @@ pub struct HostLaw {
 }
 
 impl HostLaw {
-    /// The law of this kind, as `twin` has it started.
+    /// Returns the law of this kind with the configuration and the initial state of `twin`.
     ///
     /// # Errors
-    /// No such header, or fields that are not the header's.
+    /// There is no header of this kind, or its fields differ from those of `twin`.
     pub fn new(kind: &str, twin: &Twin) -> Result<HostLaw, String> {
         let ops = laws().into_iter().find(|law| text(law.kind) == kind);
         let ops = ops.ok_or_else(|| format!("no header {kind}.h"))?;
         #[allow(unsafe_code, reason = "reads a table of C")]
-        // SAFETY: both lists are made by host.c, with a null at their ends.
+        // SAFETY: both lists come from host.c, with a null pointer at their ends.
         let (config, state) = unsafe { (entries(ops.config), entries(ops.state)) };
         let names: Vec<_> = config.into_iter().map(text).collect();
-        let given: Vec<_> = twin.config.iter().map(|(name, _)| *name).collect();
-        if given != names {
-            return Err(format!("{kind}: found {given:?}, the header has {names:?}"));
+        let fields: Vec<_> = twin.config.iter().map(|(name, _)| *name).collect();
+        if fields != names {
+            return Err(format!(
+                "{kind}: found {fields:?}, the header has {names:?}"
+            ));
         }
         let state_names: Vec<_> = state.into_iter().map(text).collect();
-        let mut started = vec![0; state_names.len()];
+        let mut initial_state = vec![0; state_names.len()];
         for (name, value) in &twin.state {
-            let at = state_names.iter().position(|known| known == name);
-            started[at.ok_or_else(|| format!("{kind}: no state {name}"))?] = *value;
+            let at = state_names.iter().position(|field| field == name);
+            initial_state[at.ok_or_else(|| format!("{kind}: no state {name}"))?] = *value;
         }
         Ok(HostLaw {
             ops,
             config: twin.config.iter().map(|(_, value)| *value).collect(),
-            state: started,
+            state: initial_state,
             state_names,
         })
     }
 
+    /// Runs the law's timer, if it has one.
     #[allow(unsafe_code, reason = "calls the law in C")]
     pub fn tick(&mut self, queue: &Queue) {
         if let Some(tick) = self.ops.tick {
@@ -137,13 +183,14 @@ impl HostLaw {
         }
     }
 
-    /// 0, 1 or 2: pass, mark or drop.
+    /// Judges an arriving packet. Returns 0 to pass, 1 to mark, and 2 to drop.
     #[allow(unsafe_code, reason = "calls the law in C")]
     pub fn arrival(&mut self, queue: &Queue, packet: &Packet) -> i32 {
         // SAFETY: as in `tick`.
         unsafe { (self.ops.arrival)(self.config.as_ptr(), self.state.as_mut_ptr(), queue, packet) }
     }
 
+    /// Tells the law that a packet found the buffer full.
     #[allow(unsafe_code, reason = "calls the law in C")]
     pub fn overflow(&mut self, now_ns: u64) {
         if let Some(overflow) = self.ops.overflow {
@@ -152,6 +199,7 @@ impl HostLaw {
         }
     }
 
+    /// Tells the law that the queue has become idle.
     #[allow(unsafe_code, reason = "calls the law in C")]
     pub fn idle(&mut self, now_ns: u64) {
         if let Some(idle) = self.ops.idle {
@@ -160,13 +208,13 @@ impl HostLaw {
         }
     }
 
-    /// A number of its state; `None` where it has none of this name.
+    /// Returns a field of the law's state; `None` where there is none of this name.
     pub fn state(&self, name: &str) -> Option<i64> {
-        let at = self.state_names.iter().position(|known| *known == name)?;
+        let at = self.state_names.iter().position(|field| *field == name)?;
         Some(self.state[at])
     }
 
-    /// All of its state.
+    /// Returns all fields of the law's state.
     pub fn states(&self) -> Vec<Field> {
         self.state_names
             .iter()

@@ -1,5 +1,5 @@
-//! Every law of the kernel in lockstep with its law in Rust. No law is named here but where its own
-//! error bound is stated: a header is tested by being there.
+//! Tests of every law of the kernel in lockstep with its law in Rust. All headers are tested,
+//! without a list of them here.
 
 #![cfg(target_os = "linux")]
 
@@ -18,7 +18,7 @@ use forebay_units::{Bytes, ParamError, ParamType, Rate, Rng, Shape, Site, Span, 
 use law_steps::{steps, Step};
 use proptest::prelude::*;
 
-/// Values of a law's probes and where the kernel has them: the field, and its unit.
+/// The state variables of the laws in Rust, each with the field of the kernel's law and its unit.
 const PROBES: [(&str, &str, f64); 8] = [
     ("p", "p", PROBABILITY),
     ("max_p", "max_p", PROBABILITY),
@@ -33,33 +33,34 @@ const PROBABILITY: f64 = (1u64 << fixed_point::PROBABILITY_BITS) as f64;
 const LENGTH: f64 = (1u64 << fixed_point::LENGTH_BITS) as f64;
 const RATE: f64 = (1u64 << fixed_point::RATE_BITS) as f64;
 
-/// What a run of both came to.
+/// The result of a run of both laws.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct Comparison {
     arrivals: u64,
     ticks: u64,
-    /// Of Rust and of the kernel.
+    /// The drops and marks of the law in Rust, and of the kernel's.
     signals: [u64; 2],
     differing: u64,
-    /// Of each probe: the largest difference, over the larger of both and of `SMALL`.
+    /// The largest relative difference of each state variable. The divisor is at least `SMALL`.
     worst: Vec<(&'static str, f64)>,
 }
 
-/// Both laws; Rust's verdict counts.
+/// A law that runs both laws, and returns the verdicts of the one in Rust.
 struct Lockstep {
     rust: Box<dyn Law>,
     kernel: HostLaw,
     in_bytes: bool,
     packet: u64,
-    /// Of a law that estimates: its estimates are at least one flow and one packet in it.
+    /// The round-trip time of a law that estimates its load: its estimates have floors of one flow
+    /// and one packet in a round trip.
     rtt_s: Option<f64>,
-    found: Arc<Mutex<Found>>,
+    comparison: Arc<Mutex<Comparison>>,
     departed_bytes: u64,
     busy_ns: u64,
     busy_since: Option<Time>,
 }
 
-/// Probabilities below this are compared as if they were this; lengths below a packet, likewise.
+/// The smallest divisor of a relative difference of probabilities. For lengths it is a packet.
 const SMALL: f64 = 1e-4;
 
 impl Lockstep {
@@ -67,7 +68,7 @@ impl Lockstep {
         spec: &'static LawSpec,
         given: &[(String, Value)],
         site: &Site,
-        found: Arc<Mutex<Found>>,
+        comparison: Arc<Mutex<Comparison>>,
     ) -> Result<Lockstep, ParamError> {
         let law = spec.read(given)?;
         let twin = law.twin(site)?.expect("a twin");
@@ -82,15 +83,15 @@ impl Lockstep {
             rtt_s: (values.iter().find(|(name, _)| *name == "rtt"))
                 .and_then(|(_, value)| Span::from_value(value).ok())
                 .map(Span::as_secs_f64),
-            found,
+            comparison,
             departed_bytes: 0,
             busy_ns: 0,
             busy_since: None,
         })
     }
 
-    /// The queue as the kernel sees it: in bytes, of which a packet has as many as usual where the
-    /// law in Rust counts packets.
+    /// Returns the queue as the kernel sees it, in bytes. Where the law in Rust counts packets,
+    /// each packet has the usual size.
     fn view(&self, now: Time, q: &QueueView) -> Queue {
         Queue {
             now_ns: now.as_nanos(),
@@ -107,8 +108,9 @@ impl Lockstep {
         }
     }
 
+    /// Compares the state variables of both laws.
     fn compare(&self) {
-        let mut found = self.found.lock().unwrap();
+        let mut comparison = self.comparison.lock().unwrap();
         let packet = self.packet as f64;
         let mut capacity = f64::INFINITY;
         self.rust.probe(&mut |name, value| {
@@ -116,7 +118,7 @@ impl Lockstep {
                 capacity = value;
             }
         });
-        // What Rust reports has floors, which the kernel applies when it designs.
+        // The values of the law in Rust have floors, which the kernel applies only in its design.
         let floor = |name| match (name, self.rtt_s) {
             ("load", Some(rtt_s)) => 1.0 / (rtt_s * capacity),
             ("capacity_pkts_per_s", Some(rtt_s)) => 1.0 / rtt_s,
@@ -144,9 +146,13 @@ impl Lockstep {
 
             let size = kernel.abs().max(value.abs()).max(small);
             let error = (kernel - value).abs() / size;
-            match found.worst.iter_mut().find(|(probe, _)| *probe == name) {
+            match comparison
+                .worst
+                .iter_mut()
+                .find(|(probe, _)| *probe == name)
+            {
                 Some((_, worst)) => *worst = worst.max(error),
-                None => found
+                None => comparison
                     .worst
                     .push((PROBES.iter().find(|p| p.0 == name).unwrap().0, error)),
             }
@@ -166,11 +172,11 @@ impl Law for Lockstep {
         };
         let kernel = self.kernel.arrival(&self.view(now, q), &packet);
         {
-            let mut found = self.found.lock().unwrap();
-            found.arrivals += 1;
-            found.signals[0] += u64::from(verdict != Verdict::Pass);
-            found.signals[1] += u64::from(kernel != 0);
-            found.differing += u64::from(verdict as i32 != kernel);
+            let mut comparison = self.comparison.lock().unwrap();
+            comparison.arrivals += 1;
+            comparison.signals[0] += u64::from(verdict != Verdict::Pass);
+            comparison.signals[1] += u64::from(kernel != 0);
+            comparison.differing += u64::from(verdict as i32 != kernel);
         }
         self.compare();
         verdict
@@ -218,7 +224,7 @@ impl Law for Lockstep {
             if self.busy_ns > 0 {
                 (self.busy_ns, self.departed_bytes) = (0, 0);
             }
-            self.found.lock().unwrap().ticks += 1;
+            self.comparison.lock().unwrap().ticks += 1;
             self.compare();
         }
     }
@@ -230,30 +236,35 @@ impl Law for Lockstep {
 
 impl FluidLaw for Lockstep {}
 
-/// The relative errors of a law's numbers, as docs/evidence/kernel.md states them. A law that estimates its load
-/// designs from 30 bits of a square root, and its probability integrates what that leaves out.
-fn check(kind: &str, found: &Found, of_designs: f64) {
-    let estimates = found.worst.iter().any(|(probe, _)| *probe == "load");
+/// The relative errors of a law's numbers, as docs/evidence/kernel.md states them. A law that
+/// estimates its load designs from 30 bits of a square root, and its probability integrates what
+/// that leaves out.
+fn check(kind: &str, comparison: &Comparison, of_designs: f64) {
+    let estimates = comparison.worst.iter().any(|(probe, _)| *probe == "load");
     let bound = if estimates { of_designs } else { 1e-5 };
-    let worst = found
+    let worst = comparison
         .worst
         .iter()
         .map(|(_, worst)| *worst)
         .fold(0.0, f64::max);
-    assert!(worst <= bound, "{kind}: {found:?}");
-    // A draw falls between two probabilities as often as they differ.
-    let most = 10.0 * bound * found.arrivals as f64;
-    assert!(found.differing as f64 <= most, "{kind}: {found:?}");
+    assert!(worst <= bound, "{kind}: {comparison:?}");
+    // The verdicts differ where a random number falls between the two probabilities.
+    let most = 10.0 * bound * comparison.arrivals as f64;
+    assert!(
+        comparison.differing as f64 <= most,
+        "{kind}: {comparison:?}"
+    );
 }
 
+/// Returns all laws that have a header.
 fn twins() -> Vec<&'static LawSpec> {
     let kinds = forebay_kernel::kinds();
-    let found: Vec<_> = kinds
+    let comparison: Vec<_> = kinds
         .iter()
         .map(|kind| laws::find(kind).expect("a law of each header"))
         .collect();
-    assert!(found.len() >= 13, "{kinds:?}");
-    found
+    assert!(comparison.len() >= 13, "{kinds:?}");
+    comparison
 }
 
 fn site(bps: u64) -> Site {
@@ -310,8 +321,8 @@ fn drive(law: &mut Lockstep, site: &Site, seed: u64, steps: &[(u64, u32, Step)])
     }
 }
 
-/// Settings that make every branch of a law matter: a set-point within the queues of `steps`, and
-/// each flag both ways.
+/// Returns parameters with which the steps reach every branch of a law: a set-point within the
+/// queues of `steps`, and the flags according to the bits of `flags`.
 fn settings(spec: &LawSpec, flags: u32) -> Vec<(String, Value)> {
     let flagged = spec
         .params
@@ -341,7 +352,7 @@ fn settings(spec: &LawSpec, flags: u32) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_header_refuses_what_it_cannot() {
+fn red_with_mark_above_has_no_fixed_point_form() {
     let red = laws::find("red").expect("a law of the registry");
     let given = [("mark_above".to_owned(), Value::Flag(true))];
     let law = red.read(&given).expect("read");
@@ -349,9 +360,9 @@ fn a_header_refuses_what_it_cannot() {
     assert_eq!(error.key, "mark_above");
 }
 
-/// An average takes a segment of n packets as n packets.
+/// An average counts a segment of n packets as n packets.
 #[test]
-fn a_large_segment_is_averaged_as_its_packets() {
+fn a_large_segment_counts_as_its_packets_in_an_average() {
     let twin = (LAWS.iter().find(|spec| spec.kind == "pi-avg"))
         .and_then(|spec| {
             spec.read(&[])
@@ -396,25 +407,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_and_adversarial_traces_agree(
+    fn both_laws_agree_on_random_and_adversarial_traces(
         steps in steps(9000, 2), seed: u64, flags in 0u32..16, mbps in 1u64..10_000,
     ) {
         for spec in twins() {
             let site = site(mbps * 1_000_000);
-            let found = Arc::new(Mutex::new(Found::default()));
+            let comparison = Arc::new(Mutex::new(Comparison::default()));
             let given = settings(spec, flags);
-            let mut law = Lockstep::new(spec, &given, &site, found.clone())
+            let mut law = Lockstep::new(spec, &given, &site, comparison.clone())
                 .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
             drive(&mut law, &site, seed, &steps);
-            check(spec.kind, &found.lock().unwrap(), 2e-2);
+            check(spec.kind, &comparison.lock().unwrap(), 2e-2);
         }
     }
 }
 
-/// TCP under each law in Rust, with the kernel's beside it at every event. The time of a packet is not
-/// whole, so that no idle time is a whole number of them, of which rounding may leave one out.
+/// TCP under each law in Rust, with the kernel's beside it at every event. The time of a packet is
+/// not whole, so that no idle time is a whole number of them, of which rounding may leave one out.
 #[test]
-fn the_traces_of_simulations_agree() {
+fn both_laws_agree_in_simulations() {
     const SCENARIO: &str = r#"
         duration = "30s"
         [bottleneck]
@@ -426,7 +437,7 @@ fn the_traces_of_simulations_agree() {
         rtt = "80ms"
     "#;
     for spec in twins() {
-        let found = Arc::new(Mutex::new(Found::default()));
+        let comparison = Arc::new(Mutex::new(Comparison::default()));
         let options = Options {
             laws: vec![spec.kind.to_owned()],
             ..Options::default()
@@ -434,7 +445,7 @@ fn the_traces_of_simulations_agree() {
         let experiment = parse(SCENARIO.as_bytes(), "twins.toml", &options)
             .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
         let point = &experiment.points[0];
-        let shared = Arc::clone(&found);
+        let shared = Arc::clone(&comparison);
         let given = settings(spec, 0b1111);
         let aqm = Aqm::in_default_queue(Arc::new(move |site: &Site, _: u64| {
             let law = Lockstep::new(spec, &given, site, Arc::clone(&shared))?;
@@ -442,9 +453,13 @@ fn the_traces_of_simulations_agree() {
         }));
         run(&point.scenario, &aqm, 1, &Watch::default())
             .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
-        let found = found.lock().unwrap();
-        println!("{:8} {found:?}", spec.kind);
-        assert!(found.arrivals > 20_000, "{}: {found:?}", spec.kind);
-        check(spec.kind, &found, 1e-3);
+        let comparison = comparison.lock().unwrap();
+        println!("{:8} {comparison:?}", spec.kind);
+        assert!(
+            comparison.arrivals > 20_000,
+            "{}: {comparison:?}",
+            spec.kind
+        );
+        check(spec.kind, &comparison, 1e-3);
     }
 }

@@ -1,4 +1,5 @@
-//! The Rust API: PI on 15 Mbit/s, 30 ms each way, around a command.
+//! An example of the Rust API: a link with PI, 15 Mbit/s and 30 ms in each direction, around a
+//! command.
 //!
 //! `cargo run --release --example link -- ping -c 3 198.18.0.2`
 
@@ -6,8 +7,8 @@ use std::env;
 
 use forebay_aqm::{laws, Capacity};
 use forebay_link::{
-    run, Apart, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
-    Settings, Watchers,
+    run, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
+    Settings, TrafficMap, Watchers,
 };
 use forebay_scenario::LawChoice;
 use forebay_units::{Buffer, Rate, Span, Time, Value};
@@ -37,7 +38,7 @@ fn main() {
         sample: Span::from_millis(10),
         measure: (Time::ZERO, None),
         bounds: Bounds::default(),
-        apart: Apart::default(),
+        traffic_map: TrafficMap::default(),
     };
     let arguments = env::args_os().skip(1).collect();
     let commands = Commands {

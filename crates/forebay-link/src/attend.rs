@@ -1,4 +1,4 @@
-//! Observers of a run: the live view, an address that serves metrics, and a socket for changes.
+//! Observers of a run: the live view, the metrics endpoint, and the control socket.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -13,18 +13,20 @@ use crate::prometheus::Endpoint;
 use crate::settings::Settings;
 use crate::watch;
 
-/// Time the view has to give the terminal back.
+/// Time that the live view has to restore the terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The view of a run, if it has one.
+/// The observers of a run that [`Attendance::add`] set up: the live view, and the file of the
+/// control socket.
 pub struct Attendance {
     view: Arc<Mutex<Option<JoinHandle<()>>>>,
     _socket: Option<control::File>,
 }
 
 impl Attendance {
-    /// Lets `watchers` start the view if `watch` is set, and serve metrics on `endpoint`
-    /// and changes by `control`.
+    /// Registers observers in `watchers`: the live view if `watch` is set, the metrics endpoint if
+    /// there is an `endpoint`, and the control socket if there is a `control`. They start when the
+    /// run calls [`Watchers::attend`].
     pub fn add(
         watchers: &mut Watchers,
         settings: &Settings,
@@ -37,17 +39,18 @@ impl Attendance {
         if watch || endpoint.is_some() || control.is_some() {
             let shared = Shared::default();
             watchers.picture = Some(Arc::clone(&shared));
-            let (changes, asked) = channel();
-            watchers.changes = Some(asked);
+            let (changes, change_requests) = channel();
+            watchers.changes = Some(change_requests);
             let (settings, view) = (settings.clone(), Arc::clone(&view));
             watchers.attend = Some(Box::new(move || {
-                let failed = |what: &str, error: io::Error| {
-                    eprintln!("forebay link: {what} cannot start: {error}; the link goes on");
+                let failed = |observer: &str, error: io::Error| {
+                    eprintln!("forebay link: {observer} cannot start: {error}; the link goes on");
                 };
                 if watch {
                     match watch::start(&settings, Arc::clone(&shared), changes.clone()) {
-                        Ok(started) => {
-                            *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                        Ok(view_thread) => {
+                            *view.lock().unwrap_or_else(PoisonError::into_inner) =
+                                Some(view_thread);
                         }
                         Err(error) => failed("the live view", error),
                     }
@@ -70,8 +73,8 @@ impl Attendance {
         }
     }
 
-    /// Waits until the view has given the terminal back. Reading from a closed terminal may never
-    /// end.
+    /// Waits until the live view has restored the terminal, at most [`PATIENCE`]: a read from a
+    /// closed terminal may never return.
     pub fn end(self) {
         let view = self
             .view
@@ -79,7 +82,9 @@ impl Attendance {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let start = Instant::now();
-        while view.as_ref().is_some_and(|it| !it.is_finished()) && start.elapsed() < PATIENCE {
+        while view.as_ref().is_some_and(|thread| !thread.is_finished())
+            && start.elapsed() < PATIENCE
+        {
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -1,8 +1,9 @@
-//! Captures of both ends in the format of wireshark (pcapng); comments tell of drops and marks.
+//! Packet captures at both ends, in pcapng files.
 //!
-//! Each end has a file with what a capture there would show: the packets that it sent, at the time
-//! at which the emulator fetched them, and the packets that it received. A sent packet has a
-//! comment if the queue dropped it, a received one if the queue marked it.
+//! Each end has a file with the packets that a capture there would show: those that the end sent,
+//! at the time at which the emulator fetched them, and those that it received. A packet that the
+//! end sent has a comment if the queue dropped it, and a packet that the end received has a comment
+//! if the queue marked it.
 
 use std::io;
 use std::path::Path;
@@ -18,19 +19,21 @@ use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};
 use forebay_packets::ip::bytes_u32;
 
+/// The capture files of both ends.
 pub struct Capture {
-    /// Client, server.
+    /// The file of the client's end, then that of the server's end.
     files: [CaptureWriter; 2],
-    /// When the run started, since 1970.
+    /// The start of the run, as a time since 1970.
     start: Duration,
+    /// The first write error; nothing is written after it.
     failed: Option<String>,
 }
 
 impl Capture {
-    /// Makes client.pcapng and server.pcapng in `folder`.
+    /// Creates client.pcapng and server.pcapng in `folder`.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be created or written.
     pub fn create(folder: &Path) -> io::Result<Capture> {
         let file = |end: End| {
             let path = folder.join(format!("{}.pcapng", end.name()));
@@ -43,13 +46,14 @@ impl Capture {
         })
     }
 
-    /// Now is the time zero of the run.
+    /// Takes the present time as time zero of the run.
     pub fn begin(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         self.start = now.unwrap_or_default();
     }
 
-    /// The emulator fetched a packet that goes this way (0 is up), and the queue judged it.
+    /// Writes a packet that the emulator fetched in the direction `way` (0 is up). The difference
+    /// between the counts `before` and `after` its arrival says whether the queue dropped it.
     pub fn sent(
         &mut self,
         way: usize,
@@ -67,16 +71,17 @@ impl Capture {
         ];
         let dropped = dropped.iter().filter(|(_, count)| *count > 0);
         let comment = dropped
-            .map(|(why, count)| match segments {
-                1 => format!("dropped: {why}"),
-                _ => format!("dropped: {why}, {count} of {segments} segments"),
+            .map(|(reason, count)| match segments {
+                1 => format!("dropped: {reason}"),
+                _ => format!("dropped: {reason}, {count} of {segments} segments"),
             })
             .collect::<Vec<_>>()
             .join("; ");
         self.write(way, now, pool.packet(slot), &comment);
     }
 
-    /// The packet or segments of `due` were delivered at the end of this way.
+    /// Writes the packet or the segments of `due`, which were delivered at the far end of the
+    /// direction `way`.
     pub fn delivered(&mut self, way: usize, now: Time, pool: &Pool, due: &Due) {
         let comment = if due.marked { "marked" } else { "" };
         let slot = pool.slot(due.slot);
@@ -92,16 +97,18 @@ impl Capture {
         }
     }
 
+    /// Writes a packet into the file of this end, unless a write has failed before.
     fn write(&mut self, end: usize, now: Time, packet: &[u8], comment: &str) {
         if self.failed.is_some() {
             return;
         }
         let at = self.start + Duration::from_nanos(now.as_nanos());
-        let written = self.files[end].write(at, bytes_u32(packet.len()), packet, comment);
-        self.failed = written.err().map(|error| error.to_string());
+        let result = self.files[end].write(at, bytes_u32(packet.len()), packet, comment);
+        self.failed = result.err().map(|error| error.to_string());
     }
 
-    /// Writes the rest. Returns why the captures are not whole, if they are not.
+    /// Writes the remaining packets and closes the files. Returns the first error, with which the
+    /// captures are incomplete, or `None`.
     pub fn finish(self) -> Option<String> {
         let mut failed = self.failed;
         for file in self.files {
@@ -122,7 +129,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_capture_can_be_read() {
+    fn a_capture_has_each_packet_with_its_comment() {
         let folder = std::env::temp_dir().join(format!("forebay-capture-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut capture = Capture::create(&folder).unwrap();
@@ -154,17 +161,17 @@ mod tests {
         let comments = |end: &str| {
             let file = File::open(folder.join(format!("{end}.pcapng"))).unwrap();
             let mut reader = PcapNgReader::new(file).unwrap();
-            let mut found = Vec::new();
+            let mut texts = Vec::new();
             while let Some(block) = reader.next_block() {
                 if let Block::EnhancedPacket(packet) = block.unwrap() {
                     assert_eq!((packet.data.len(), packet.data[0]), (100, 0x45));
-                    found.push(packet.options.iter().find_map(|option| match option {
+                    texts.push(packet.options.iter().find_map(|option| match option {
                         EnhancedPacketOption::Comment(text) => Some(text.to_string()),
                         _ => None,
                     }));
                 }
             }
-            found
+            texts
         };
         assert_eq!(comments("client"), [Some("dropped: early".into()), None]);
         assert_eq!(comments("server"), [Some("marked".into())]);

@@ -1,5 +1,5 @@
-//! The congestion control of the senders at both ends. No packet carries its name; the kernel tells
-//! it for every TCP socket (sock_diag(7), as `ss -ti` shows).
+//! Names of the congestion controls that the TCP senders at both ends use. No packet carries the
+//! name, but the kernel reports it for every TCP socket (sock_diag(7)), as `ss -ti` shows it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -17,29 +17,32 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use nix::libc;
 use nix::sched::{setns, CloneFlags};
 
-use crate::flows::LEAST_BYTES;
+use crate::flows::MIN_FLOW_BYTES;
 use crate::namespace::{End, NamespaceNetwork};
 use crate::netlink::Netlink;
 
-/// Time between two looks: a socket that is open for less may be missed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Interval between two queries of the kernel: a socket that is open for a shorter time may be
+/// missed.
+const QUERY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// TCP flows that carried data, by congestion control: those sent by the client, and by the
-/// server.
-pub type Seen = [BTreeMap<String, u64>; 2];
+/// The number of TCP flows that carried data, by congestion control: first the flows that the
+/// client sent, then those that the server sent.
+pub type FlowsByCongestionControl = [BTreeMap<String, u64>; 2];
 
-/// Looks at the sockets while a link runs, in a thread of its own: the link has no time for it.
+/// A thread that queries the kernel's sockets while a link runs. The link's own thread has no time
+/// for it.
 pub struct Watch {
     stop: Sender<()>,
-    thread: JoinHandle<Seen>,
+    thread: JoinHandle<FlowsByCongestionControl>,
 }
 
 impl Watch {
+    /// Starts the thread.
     pub fn start(network: &NamespaceNetwork) -> Watch {
         let ends = End::BOTH.map(|end| network.host(end).namespace.try_clone());
         let (stop, stopped) = channel();
         let thread = thread::spawn(move || {
-            // Where the kernel does not tell, nothing is seen.
+            // Where the kernel does not support sock_diag, the counts stay empty.
             let mut ends = ends.map(|end| end.and_then(sockets_of).ok());
             let mut flows: [HashMap<u64, String>; 2] = Default::default();
             loop {
@@ -48,7 +51,7 @@ impl Watch {
                         let _ = note_senders(end, flows);
                     }
                 }
-                if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+                if stopped.recv_timeout(QUERY_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                     return flows.map(count);
                 }
             }
@@ -56,12 +59,14 @@ impl Watch {
         Watch { stop, thread }
     }
 
-    pub fn finish(self) -> Seen {
+    /// Stops the thread and returns its counts.
+    pub fn finish(self) -> FlowsByCongestionControl {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
 }
 
+/// Returns the number of flows of each congestion control.
 fn count(flows: HashMap<u64, String>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for name in flows.into_values() {
@@ -70,13 +75,15 @@ fn count(flows: HashMap<u64, String>) -> BTreeMap<String, u64> {
     counts
 }
 
-/// A connection to the sock_diag of a namespace. This thread enters the namespace and stays there.
+/// Opens a sock_diag socket in a namespace. The calling thread enters the namespace and stays
+/// there.
 fn sockets_of(namespace: OwnedFd) -> io::Result<Netlink> {
     setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
     Netlink::of_protocol(NETLINK_SOCK_DIAG)
 }
 
-/// Notes the congestion control of every sender of data, by its socket.
+/// Adds the congestion control of every socket that has sent data to `flows`, by the socket's
+/// cookie.
 fn note_senders(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Result<()> {
     for family in FAMILIES {
         for answer in end.ask(Message::request(family), NLM_F_DUMP)? {
@@ -88,35 +95,39 @@ fn note_senders(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Resu
     Ok(())
 }
 
-/// A request for sockets, or an answer with one, as linux/inet_diag.h lays them out.
+/// A request for sockets, or an answer that describes a socket, in the layout of linux/inet_diag.h.
 struct Message(Vec<u8>);
 
+/// The message type of request and answer (linux/sock_diag.h).
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "2 and 10"
 )]
+/// The address families that are queried.
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
-/// struct inet_diag_req_v2, and struct inet_diag_msg without its attributes.
+/// The sizes of `struct inet_diag_req_v2`, and of `struct inet_diag_msg` without its attributes.
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
-/// Attributes of an answer.
+/// Attributes of an answer: INET_DIAG_INFO and INET_DIAG_CONG.
 const INFO: u16 = 2;
 const CONG: u16 = 4;
-/// tcpi_bytes_acked in struct tcp_info.
+/// The offset of `tcpi_bytes_acked` in `struct tcp_info` (linux/tcp.h).
 const BYTES_ACKED: usize = 120;
-/// ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING: those that may have sent data.
+/// A mask of the states in which a socket may have sent data: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
+/// CLOSE_WAIT, LAST_ACK and CLOSING.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
+/// A socket that has sent data.
 #[derive(Debug, PartialEq)]
-struct Sending {
+struct DataSender {
     cookie: u64,
     congestion_control: String,
 }
 
 impl Message {
-    /// For all TCP sockets of a family of addresses.
+    /// Returns a request for all TCP sockets of an address family.
     fn request(family: u8) -> Message {
         let mut bytes = vec![0; REQUEST_BYTES];
         bytes[0] = family;
@@ -126,11 +137,12 @@ impl Message {
         Message(bytes)
     }
 
-    /// The socket, if it has sent data over the link.
-    fn sender(&self) -> Option<Sending> {
+    /// Returns the socket of an answer if it has sent at least [`MIN_FLOW_BYTES`] over the link,
+    /// and `None` otherwise.
+    fn sender(&self) -> Option<DataSender> {
         let (source, destination) = (self.0.get(8..24)?, self.0.get(24..40)?);
         if source == destination {
-            // Within the end itself.
+            // Both ends of the connection are on the same host.
             return None;
         }
         let cookie = u64::from_ne_bytes(self.0.get(44..52)?.try_into().ok()?);
@@ -146,7 +158,7 @@ impl Message {
                 _ => {}
             }
         }
-        (acknowledged_bytes >= LEAST_BYTES).then_some(Sending {
+        (acknowledged_bytes >= MIN_FLOW_BYTES).then_some(DataSender {
             cookie,
             congestion_control: name?.into_string().ok()?,
         })
@@ -181,8 +193,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    /// Sends so much from one address of this machine to another, and looks.
-    fn seen_after(bytes: usize, from: (u8, u8, u8, u8)) -> Option<String> {
+    /// Sends `bytes` from the address `from` to 127.0.0.2, both of this machine, and returns the
+    /// congestion control that the kernel reports for the sender.
+    fn reported_after(bytes: usize, from: (u8, u8, u8, u8)) -> Option<String> {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let fd = socket(
@@ -205,13 +218,14 @@ mod tests {
         receiver.read_exact(&mut vec![0; bytes]).unwrap();
         let mut cookie = 0_u64;
         let mut length = 8;
-        // SAFETY: both live through the call, and the length is that of the value.
-        let got = unsafe {
+        // SAFETY: `cookie` and `length` live through the call, and the length is that of the
+        // cookie.
+        let actual = unsafe {
             let value = std::ptr::from_mut(&mut cookie).cast();
             let fd = sender.as_raw_fd();
             libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &mut length)
         };
-        assert_eq!(got, 0);
+        assert_eq!(actual, 0);
         let mut flows = HashMap::new();
         let mut kernel = Netlink::of_protocol(NETLINK_SOCK_DIAG).unwrap();
         note_senders(&mut kernel, &mut flows).unwrap();
@@ -219,10 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_a_sender_uses() {
-        assert_eq!(seen_after(100_000, (127, 0, 0, 1)).as_deref(), Some("reno"));
-        // Signalling is no flow, and what an end sends to itself does not cross the link.
-        assert_eq!(seen_after(1_000, (127, 0, 0, 1)), None);
-        assert_eq!(seen_after(100_000, (127, 0, 0, 2)), None);
+    fn the_kernel_reports_the_congestion_control_of_a_sender() {
+        assert_eq!(
+            reported_after(100_000, (127, 0, 0, 1)).as_deref(),
+            Some("reno")
+        );
+        // A few bytes are signalling rather than a flow, and data within a host does not cross the
+        // link.
+        assert_eq!(reported_after(1_000, (127, 0, 0, 1)), None);
+        assert_eq!(reported_after(100_000, (127, 0, 0, 2)), None);
     }
 }

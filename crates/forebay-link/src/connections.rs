@@ -1,4 +1,5 @@
-//! Connections to a running link: each has a thread, and there is a bound on their number.
+//! Server of connections to a running link. Each connection has a thread, and their number is
+//! bounded.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,14 +7,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Connections that an address or a socket serves at a time; each has a thread.
+/// The largest number of connections that an address or a socket serves at a time.
 pub const MOST_CONNECTIONS: usize = 32;
-/// Time after which a failed accept(2) is tried again, as where the process has no file left.
+/// Time after which a failed accept(2) is repeated. It fails where the process has no free file
+/// descriptor, for example.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// Answers each connection in a thread of its own, at most [`MOST_CONNECTIONS`] at a time, for as
-/// long as the process lives. `refuse` is given the connections beyond, and those for which the
-/// machine has no thread; it must not block. A connection that breaks off concerns nobody else.
+/// long as the process lives. Further connections, and those for which no thread can be started,
+/// are passed to `refuse`, which must not block. A failed connection does not affect the others.
 ///
 /// # Errors
 /// The thread that accepts connections cannot be started.
@@ -29,11 +31,11 @@ pub fn serve<S: Send + Sync + 'static>(
             continue;
         };
         let stream = Arc::new(stream);
-        let place = Place::taken(&open);
-        let started = place.is_some() && {
+        let permit = Permit::acquire(&open);
+        let started = permit.is_some() && {
             let (stream, answer) = (Arc::clone(&stream), Arc::clone(&answer));
             let work = move || {
-                let _place = place;
+                let _permit = permit;
                 let _ = answer(&stream);
             };
             thread::Builder::new().spawn(work).is_ok()
@@ -45,18 +47,19 @@ pub fn serve<S: Send + Sync + 'static>(
     thread::Builder::new().spawn(acceptor).map(drop)
 }
 
-/// One of the [`MOST_CONNECTIONS`]; it is free again when this value is dropped.
-struct Place(Arc<AtomicUsize>);
+/// A permit for one of the [`MOST_CONNECTIONS`] connections. Dropping it frees the connection.
+struct Permit(Arc<AtomicUsize>);
 
-impl Place {
-    fn taken(open: &Arc<AtomicUsize>) -> Option<Place> {
+impl Permit {
+    /// Returns a permit, or `None` where all are in use. `open` counts the permits in use.
+    fn acquire(open: &Arc<AtomicUsize>) -> Option<Permit> {
         let more = |number| (number < MOST_CONNECTIONS).then_some(number + 1);
-        let taken = open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.ok().map(|_| Place(Arc::clone(open)))
+        let update = open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        update.ok().map(|_| Permit(Arc::clone(open)))
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

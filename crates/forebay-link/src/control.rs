@@ -1,15 +1,16 @@
-//! Changes from another program while traffic runs, over a Unix socket that is the user's alone.
+//! Control socket: another program reads and changes a running link over a Unix socket that only
+//! the user can open.
 //!
-//! A request is a line, an answer ends with an empty one:
+//! A request is one line. An answer ends with an empty line.
 //!
 //! | request | answer |
 //! |---|---|
-//! | `metrics` | what Prometheus gets |
+//! | `metrics` | the metrics in Prometheus' text format |
 //! | `up` or `down` | the law of this direction with every parameter, as KEY=VALUE |
-//! | `up KEY=VALUE …` | `ok`, or `error` and why; KEY is `rate`, `law`, or a parameter of the law |
+//! | `up KEY=VALUE …` | `ok`, or `error` and the reason; KEY is `rate`, `law`, or a parameter of the law |
 //!
-//! Values are read as `--set` reads them. Another law starts afresh, and so do other gains; the
-//! set-point alone moves without.
+//! Values have the syntax of `--set`. A change of the law or of its gains starts the law afresh. A
+//! change of the set-point alone keeps the law's state.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -28,61 +29,64 @@ use crate::live::{LiveChange, Shared};
 use crate::prometheus;
 use crate::settings::{DirectionSettings, Settings};
 
-/// Longest request that is read, in bytes.
+/// The longest request that is accepted, in bytes.
 const LONGEST_REQUEST: u64 = 4096;
+/// The answer to a change that was made.
 const OK: &str = "ok\n";
 
-/// A socket for changes. It is bound before the caller enters a namespace, and its file goes with it.
+/// A control socket. It is bound before the caller enters a namespace.
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl Control {
-    /// The socket at `path`, where nothing may be but what a link that was killed has left.
+    /// Binds a socket at `path`. The socket file of a link that was killed is replaced.
     ///
     /// # Errors
-    /// A path that is taken, or cannot be.
+    /// Another file or a live socket is at `path`, or the socket cannot be bound there.
     pub fn at(path: &Path) -> Result<Control, ParamError> {
         let bind = || {
-            // Nobody else may connect. The process has one thread yet: no file of another gets this.
-            let former = umask(Mode::from_bits_truncate(0o177));
-            let bound = UnixListener::bind(path);
-            umask(former);
-            bound
+            // Only this user may connect. The process still has one thread, so that the mask
+            // affects no
+            // other file.
+            let former_mask = umask(Mode::from_bits_truncate(0o177));
+            let listener = UnixListener::bind(path);
+            umask(former_mask);
+            listener
         };
-        let is_left = || {
-            fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket())
+        let is_dead = || {
+            fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
                 && UnixStream::connect(path).is_err()
         };
-        let bound = match bind() {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left() => {
+        let listener = match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead() => {
                 fs::remove_file(path).and_then(|()| bind())
             }
-            bound => bound,
+            listener => listener,
         };
-        let listener = bound.map_err(|error| {
-            let found = format!("{:?}, {error}", path.display().to_string());
+        let listener = listener.map_err(|error| {
+            let problem = format!("{:?}, {error}", path.display().to_string());
             ParamError::new(
                 "control",
-                found,
-                "a path in a folder of yours with nothing at it",
+                problem,
+                "a path in a folder of yours with nothing at metadata",
             )
         })?;
-        // Where the process stands may change.
+        // The working directory of the process may change.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Ok(Control { listener, path })
     }
 
-    /// Removes the socket's file when it is dropped.
+    /// Returns a guard that removes the socket's file when it is dropped.
     pub fn file(&self) -> File {
         File(self.path.clone())
     }
 
-    /// Answers in threads of its own for as long as the process lives.
+    /// Answers requests in threads of its own for as long as the process lives.
     ///
     /// # Errors
-    /// The first thread cannot be started.
+    /// The thread that accepts connections cannot be started.
     pub fn serve(
         self,
         settings: &Settings,
@@ -101,14 +105,14 @@ impl Control {
                 let line = format!(
                     "error connections: {MOST_CONNECTIONS} are open, which is the limit; close one\n\n"
                 );
-                // A new connection takes a line without a wait.
+                // The buffer of a new connection has room for a line: the write does not block.
                 let _ = (&*stream).write_all(line.as_bytes());
             },
         )
     }
 }
 
-/// The socket's file, for as long as this lives.
+/// A guard of the socket's file, which is removed when the guard is dropped.
 pub struct File(PathBuf);
 
 impl Drop for File {
@@ -117,6 +121,7 @@ impl Drop for File {
     }
 }
 
+/// Answers the requests of a connection until it is closed.
 fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Result<()> {
     let mut requests = BufReader::new(stream);
     loop {
@@ -125,7 +130,8 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
             return Ok(());
         }
         if !line.ends_with('\n') {
-            // Too long, or broken off: what follows is no request.
+            // The line is too long or incomplete, so that the rest of the stream has no request
+            // either.
             return (&*stream).write_all(b"error request: found no end, allowed: a line\n\n");
         }
         let answer = if line.trim() == "metrics" {
@@ -145,7 +151,8 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
     }
 }
 
-/// One that changes the link. The keys of the live view are another one: the last change holds.
+/// The control socket's view of the settings, and its channel to the driver. The keys of the live
+/// view change the same settings independently: the last change holds.
 struct Hand {
     ways: [DirectionSettings; 2],
     mtu: u32,
@@ -153,10 +160,16 @@ struct Hand {
 }
 
 impl Hand {
+    /// Carries out a request for a direction and returns its answer.
+    ///
+    /// # Errors
+    /// The request is malformed, or a value is not allowed; nothing is changed then.
     fn obey(&mut self, line: &str) -> Result<String, ParamError> {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap_or_default();
-        let way = ["up", "down"].iter().position(|it| *it == name);
+        let way = ["up", "down"]
+            .iter()
+            .position(|direction| *direction == name);
         let Some(way) = way else {
             return Err(ParamError::new(
                 "request",
@@ -166,7 +179,7 @@ impl Hand {
         };
         let mut next = self.ways[way].clone();
         let mut rate = None;
-        let mut moved = false;
+        let mut law_changes = false;
         for word in words {
             let Some((key, text)) = word.split_once('=') else {
                 return Err(ParamError::new("request", format!("{word:?}"), "KEY=VALUE"));
@@ -174,15 +187,16 @@ impl Hand {
             let value = set_value(key, text)?;
             match key {
                 "rate" => {
-                    let wrong = |_| ParamError::new("rate", format!("{text:?}"), Rate::ALLOWED);
-                    let wanted = Rate::from_value(&value).map_err(wrong)?;
-                    // As the keys of the live view have it.
-                    if !(1_000..=100_000_000_000).contains(&wanted.as_bps()) {
+                    let not_allowed =
+                        |_| ParamError::new("rate", format!("{text:?}"), Rate::ALLOWED);
+                    let new_rate = Rate::from_value(&value).map_err(not_allowed)?;
+                    // These are also the limits of the live view's keys.
+                    if !(1_000..=100_000_000_000).contains(&new_rate.as_bps()) {
                         let allowed = "1kbit/s to 100Gbit/s";
                         return Err(ParamError::new("rate", format!("{text:?}"), allowed));
                     }
-                    next.capacity.set_rate(wanted);
-                    rate = Some(wanted);
+                    next.capacity.set_rate(new_rate);
+                    rate = Some(new_rate);
                 }
                 "law" => {
                     let spec = law_named(text)
@@ -190,32 +204,32 @@ impl Hand {
                     if spec.kind != next.law.spec.kind {
                         next.law = LawChoice::of(spec, Vec::new())?;
                     }
-                    moved = true;
+                    law_changes = true;
                 }
                 _ => {
                     next.law = next.law.with(key, value)?;
-                    moved = true;
+                    law_changes = true;
                 }
             }
         }
         next.law.check(&next.site(self.mtu))?;
-        // Who reads them has ended with the run.
+        // The receiver is gone where the run has ended; then the change no longer matters.
         if let Some(rate) = rate {
             let _ = self.changes.send(LiveChange::Rate(way, rate));
         }
-        if moved {
+        if law_changes {
             let _ = self.changes.send(LiveChange::Law(way, next.law.clone()));
         }
         self.ways[way] = next;
-        Ok(if rate.is_some() || moved {
+        Ok(if rate.is_some() || law_changes {
             OK.to_owned()
         } else {
-            self.show(way)?
+            self.describe(way)?
         })
     }
 
-    /// The law with every parameter, and the rate.
-    fn show(&self, way: usize) -> Result<String, ParamError> {
+    /// Returns the line with the rate and the law of a direction, with every parameter.
+    fn describe(&self, way: usize) -> Result<String, ParamError> {
         let way = &self.ways[way];
         let params = way.law.law().values();
         let words = params
@@ -228,7 +242,7 @@ impl Hand {
     }
 }
 
-/// Without the quotation marks of a text.
+/// Returns the value as text, without the quotation marks around a string.
 fn plain(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -247,46 +261,46 @@ mod tests {
 
     fn hand() -> (Hand, Receiver<LiveChange>) {
         let text = |key: &str, text: &str| (key.to_owned(), Value::Text(text.to_owned()));
-        let given = [
+        let options = [
             text("rate", "10Mbit/s"),
             text("buffer", "100p"),
             text("aqm", "pi"),
             ("set".to_owned(), Value::Table(vec![text("target", "20p")])),
         ];
-        let settings = Settings::of(&LinkOptions::read(&given, &[]).unwrap()).unwrap();
-        let (changes, asked) = channel();
+        let settings = Settings::of(&LinkOptions::read(&options, &[]).unwrap()).unwrap();
+        let (changes, requests) = channel();
         let hand = Hand {
             ways: [settings.up, settings.down],
             mtu: settings.mtu,
             changes,
         };
-        (hand, asked)
+        (hand, requests)
     }
 
     #[test]
-    fn a_law_is_shown_with_every_parameter() {
+    fn a_direction_is_shown_with_its_rate_and_every_parameter_of_its_law() {
         let (mut hand, _) = hand();
-        let shown = hand.obey("up\n").unwrap();
+        let answer = hand.obey("up\n").unwrap();
         assert!(
-            shown.starts_with("rate=10Mbit/s law=pi target=20p a=0.00001822 b="),
-            "{shown}"
+            answer.starts_with("rate=10Mbit/s law=pi target=20p a=0.00001822 b="),
+            "{answer}"
         );
-        assert_eq!(shown.lines().count(), 1);
+        assert_eq!(answer.lines().count(), 1);
     }
 
     #[test]
-    fn what_is_asked_for_is_changed() {
-        let (mut hand, asked) = hand();
+    fn a_request_changes_the_rate_and_the_law_of_a_direction() {
+        let (mut hand, requests) = hand();
         assert_eq!(
             hand.obey("down rate=20Mbit/s target=30ms a=0.0001")
                 .unwrap(),
             OK
         );
-        let LiveChange::Rate(1, rate) = asked.recv().unwrap() else {
+        let LiveChange::Rate(1, rate) = requests.recv().unwrap() else {
             panic!("no rate for down")
         };
         assert_eq!(rate, Rate::from_bps(20_000_000));
-        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = requests.recv().unwrap() else {
             panic!("no law for down")
         };
         assert!(matches!(law.set_point(), Some(SetPoint::Delay(_))));
@@ -296,20 +310,20 @@ mod tests {
             .contains(" target=30ms a=0.0001 "));
         // Another law has its own defaults.
         assert_eq!(hand.obey("down law=red max_p=0.02").unwrap(), OK);
-        let LiveChange::Law(1, law) = asked.recv().unwrap() else {
+        let LiveChange::Law(1, law) = requests.recv().unwrap() else {
             panic!("no law for down")
         };
         assert_eq!(
             (law.spec.kind, law.given().len()),
             (find("red").unwrap().kind, 1)
         );
-        assert!(asked.try_recv().is_err());
+        assert!(requests.try_recv().is_err());
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_nothing_is_changed() {
-        let (mut hand, asked) = hand();
-        for (line, wanted) in [
+    fn a_wrong_request_is_refused_and_changes_nothing() {
+        let (mut hand, requests) = hand();
+        for (line, start) in [
             ("", "request: found \"\""),
             ("left a=1", "request: found \"left\""),
             ("up a", "request: found \"a\""),
@@ -321,9 +335,9 @@ mod tests {
             ("up rate=20Mbit/s a=7", "a: found 7"),
         ] {
             let error = hand.obey(line).unwrap_err().to_string();
-            assert!(error.starts_with(wanted), "{line}: {error}");
+            assert!(error.starts_with(start), "{line}: {error}");
         }
-        assert!(asked.try_recv().is_err());
+        assert!(requests.try_recv().is_err());
         assert!(hand
             .obey("up")
             .unwrap()
@@ -331,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_is_the_users_alone_and_goes_with_the_link() {
+    fn only_the_user_can_open_the_socket_and_its_file_is_removed_with_the_link() {
         let folder = std::env::temp_dir().join(format!("forebay-control-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("link.sock");
@@ -341,9 +355,9 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        // One that is alive is not replaced, and neither is a file.
+        // A live socket is not replaced.
         assert!(Control::at(&path).is_err());
-        let (shared, (changes, _asked)) = (Shared::default(), channel());
+        let (shared, (changes, _requests)) = (Shared::default(), channel());
         let (hand, _) = hand();
         let mut settings = Settings::of(
             &LinkOptions::read(&[("rate".to_owned(), Value::Text("1Mbit/s".into()))], &[]).unwrap(),
@@ -369,7 +383,9 @@ mod tests {
             answers[2].contains("forebay_link_current_queue_length"),
             "{answers:?}"
         );
-        // Beyond the limit there is one clear line, and a place is free again once one has gone.
+        // A connection refused the limit gets one error line. After a connection is closed, another
+        // one
+        // is accepted.
         let open: Vec<_> = (0..MOST_CONNECTIONS)
             .map(|_| {
                 let mut stream = UnixStream::connect(&path).unwrap();
@@ -379,21 +395,21 @@ mod tests {
             })
             .collect();
         let mut answer = String::new();
-        let mut beyond = UnixStream::connect(&path).unwrap();
-        beyond.read_to_string(&mut answer).unwrap();
+        let mut refused = UnixStream::connect(&path).unwrap();
+        refused.read_to_string(&mut answer).unwrap();
         assert_eq!(
             answer,
             "error connections: 32 are open, which is the limit; close one\n\n"
         );
         drop(open);
-        let asked = || {
+        let is_served = || {
             let mut stream = UnixStream::connect(&path).unwrap();
             let _ = stream.write_all(b"up\n");
             let mut first = [0];
             stream.read(&mut first).is_ok() && first == *b"r"
         };
         let mut tries = 0..200;
-        assert!(tries.any(|_| asked() || {
+        assert!(tries.any(|_| is_served() || {
             std::thread::sleep(std::time::Duration::from_millis(10));
             false
         }));

@@ -1,4 +1,5 @@
-//! Where packets enter and leave: a TUN device, or a packet socket on an Ethernet pair.
+//! Devices at the ends of the link, through which packets enter and leave: a TUN device, or a
+//! packet socket on a veth pair.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,18 +18,25 @@ use forebay_packets::ip;
 
 /// Name of the link's device in both namespaces.
 pub const NAME: &str = "forebay0";
-/// Ethernet address of both inner ends: with ARP off, a device expects the address that it has
-/// itself.
+/// Ethernet address of the inner devices of both veth pairs. With ARP off, a device expects its own
+/// address as the destination of the frames that it receives.
 pub const ETHERNET: [u8; 6] = [0x02, 0x66, 0x62, 0x00, 0x00, 0x01];
 
+/// The emulator's side of the device of an end.
 pub enum Device {
+    /// A TUN device.
     Tun {
+        /// The open /dev/net/tun.
         file: OwnedFd,
-        /// Whether it hands over super-packets, each behind a header that describes it.
+        /// Whether the device hands over super-packets (GSO), each behind a `struct virtio_net_hdr`
+        /// that describes it.
         super_packets: bool,
     },
+    /// A packet socket on the outer device of a veth pair.
     Packets {
+        /// The packet socket (packet(7)).
         socket: OwnedFd,
+        /// The number of the outer device.
         index: u32,
     },
 }
@@ -53,8 +61,8 @@ mod request {
     ioctl_write_ptr_bad!(ethtool, nix::libc::SIOCETHTOOL as usize, ifreq);
 }
 
-/// Numbers that libc has as int and sockaddr_ll in 16 bits: protocols of Ethernet frames, and the
-/// family of packet sockets.
+/// Constants in the 16 bits of `sockaddr_ll`, which libc has as int: protocols of Ethernet frames,
+/// and the family of packet sockets.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -63,18 +71,23 @@ mod request {
 mod short {
     use nix::libc;
 
+    /// Frames of every protocol.
     pub const ALL: u16 = libc::ETH_P_ALL as u16;
+    /// Frames with an IPv4 packet.
     pub const IPV4: u16 = libc::ETH_P_IP as u16;
+    /// Frames with an IPv6 packet.
     pub const IPV6: u16 = libc::ETH_P_IPV6 as u16;
+    /// The address family of packet sockets.
     pub const PACKET: u16 = libc::AF_PACKET as u16;
 }
 
-/// The size of a value that a system call takes.
+/// Returns the size of a type as system calls take it.
 #[allow(clippy::cast_possible_truncation, reason = "a few bytes")]
 const fn size<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }
 
+/// Returns a `struct ifreq` with this device name.
 fn named(name: &str) -> libc::ifreq {
     // SAFETY: an ifreq of zeros is a valid one, without a name.
     let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -84,17 +97,17 @@ fn named(name: &str) -> libc::ifreq {
     interface
 }
 
-/// Whether this user may open TUN devices.
-pub fn tun_there() -> bool {
+/// Returns whether this user may open TUN devices.
+pub fn tun_is_available() -> bool {
     let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
     open("/dev/net/tun", flags, Mode::empty()).is_ok()
 }
 
 impl Device {
-    /// Makes the TUN device of the namespace that this thread is in.
+    /// Makes a TUN device in the network namespace of this thread.
     ///
     /// # Errors
-    /// As open(2) of /dev/net/tun and TUNSETIFF say.
+    /// Those of open(2) of /dev/net/tun, and of the ioctls TUNSETIFF and TUNSETOFFLOAD.
     pub fn tun(super_packets: bool) -> nix::Result<Device> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = open("/dev/net/tun", flags, Mode::empty())?;
@@ -115,10 +128,10 @@ impl Device {
         })
     }
 
-    /// A packet socket on the outer end of an Ethernet pair.
+    /// Opens a packet socket on the outer device of a veth pair, which has the number `index`.
     ///
     /// # Errors
-    /// As socket(2) and bind(2) say.
+    /// Those of socket(2), setsockopt(2) and bind(2).
     pub fn packets(index: u32) -> nix::Result<Device> {
         let all = short::ALL.to_be();
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -141,9 +154,9 @@ impl Device {
             Errno::result(result)
         };
         set(libc::PACKET_IGNORE_OUTGOING, libc::SOL_PACKET, 1)?;
-        // Past a queue of the device's own, which would be a second bottleneck.
+        // Packets bypass the device's qdisc, which would be a second queue.
         set(libc::PACKET_QDISC_BYPASS, libc::SOL_PACKET, 1)?;
-        // As large as this user may have.
+        // The socket's buffers are as large as this user is allowed to make them.
         let large = 32 << 20;
         for (forced, plain) in [
             (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
@@ -153,7 +166,7 @@ impl Device {
                 .or_else(|_| set(plain, libc::SOL_SOCKET, large));
         }
         let address = ethernet(index, all);
-        // SAFETY: the address is a sockaddr_ll of the size that is said.
+        // SAFETY: the address is a sockaddr_ll, and the size is that of a sockaddr_ll.
         Errno::result(unsafe {
             libc::bind(
                 socket.as_raw_fd(),
@@ -164,6 +177,7 @@ impl Device {
         Ok(Device::Packets { socket, index })
     }
 
+    /// Returns whether the device hands over super-packets.
     pub fn super_packets(&self) -> bool {
         matches!(
             self,
@@ -174,6 +188,7 @@ impl Device {
         )
     }
 
+    /// Returns the file descriptor that is readable when a packet has come.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Device::Tun { file, .. } => file.as_fd(),
@@ -181,38 +196,38 @@ impl Device {
         }
     }
 
-    /// Packets dropped for want of room in the kernel since the last call, beyond those that the
-    /// device counts.
+    /// Returns the packets that the kernel has dropped since the last call because the socket's
+    /// buffer was full. Drops that the device itself counts are not among them.
     pub fn missed_packets(&self) -> u64 {
         let Device::Packets { socket, .. } = self else {
             return 0;
         };
-        let mut found = libc::tpacket_stats {
+        let mut statistics = libc::tpacket_stats {
             tp_packets: 0,
             tp_drops: 0,
         };
         let mut bytes = size::<libc::tpacket_stats>();
-        // SAFETY: the option's value is a tpacket_stats of the size that is said (packet(7)).
+        // SAFETY: the option's value is a tpacket_stats, and `bytes` is its size (packet(7)).
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
                 libc::SOL_PACKET,
                 libc::PACKET_STATISTICS,
-                (&raw mut found).cast(),
+                (&raw mut statistics).cast(),
                 &raw mut bytes,
             )
         };
         if result == 0 {
-            u64::from(found.tp_drops)
+            u64::from(statistics.tp_drops)
         } else {
             0
         }
     }
 
-    /// Reads the next packet into a slot; whether there was one.
+    /// Reads the next packet into a slot. Returns whether there was one.
     ///
     /// # Errors
-    /// As read(2) says.
+    /// Those of read(2).
     pub fn receive(&self, pool: &mut Pool, slot: u32) -> nix::Result<bool> {
         let memory = pool.memory(slot);
         let start = if self.super_packets() {
@@ -223,7 +238,7 @@ impl Device {
         let bytes = match read(self.fd(), &mut memory[start..]) {
             Ok(bytes) => bytes,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
-            // The device has gone down and up: nothing is wrong with this end.
+            // Someone set the device down and up again, which does not harm this end.
             Err(Errno::ENETDOWN) => return Ok(false),
             Err(errno) => return Err(errno),
         };
@@ -235,10 +250,10 @@ impl Device {
         Ok(true)
     }
 
-    /// Hands over a packet that is due, or the part of a super-packet that is due.
+    /// Writes a packet that is due, or the part of a super-packet that is due.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2) and sendto(2).
     pub fn send(&self, pool: &mut Pool, due: &Due) -> nix::Result<()> {
         let slot = *pool.slot(due.slot);
         let whole = due.segments == slot.segments();
@@ -266,12 +281,12 @@ impl Device {
             }
             (Device::Packets { socket, index }, _) => {
                 let packet = pool.packet(due.slot);
-                let protocol = match packet.first().map(|it| it >> 4) {
+                let protocol = match packet.first().map(|byte| byte >> 4) {
                     Some(6) => short::IPV6,
                     _ => short::IPV4,
                 };
                 let address = ethernet(*index, protocol.to_be());
-                // SAFETY: packet and address live through the call, with the sizes that are said.
+                // SAFETY: packet and address live through the call, and the sizes are theirs.
                 Errno::result(unsafe {
                     libc::sendto(
                         socket.as_raw_fd(),
@@ -286,14 +301,15 @@ impl Device {
             }
         };
         match sent {
-            // The kernel refuses a broken packet, and one that is not IP. A router would have
-            // carried it to a host that throws it away.
+            // The kernel refuses a malformed packet, and one that is not IP. A router would have
+            // forwarded byte to a host that discards byte.
             Ok(_) | Err(Errno::EINVAL) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 }
 
+/// Returns the link-layer address of the inner device, as seen from the outer device `index`.
 fn ethernet(index: u32, protocol: u16) -> libc::sockaddr_ll {
     let mut address = [0; 8];
     address[..6].copy_from_slice(&ETHERNET);
@@ -308,13 +324,13 @@ fn ethernet(index: u32, protocol: u16) -> libc::sockaddr_ll {
     }
 }
 
-/// Turns off the offloads of an Ethernet device that make packets larger than the MTU or leave
-/// their checksums out.
+/// Turns off the offloads of an Ethernet device that make packets larger than the MTU (TSO, GSO,
+/// GRO) or leave their checksums to the hardware.
 ///
 /// # Errors
-/// As the ioctls say.
+/// Those of the ioctl SIOCETHTOOL.
 pub fn plain_packets(device: &str) -> nix::Result<()> {
-    // linux/ethtool.h
+    // Commands of linux/ethtool.h.
     const SET_TX_CHECKSUM: u32 = 0x17;
     const SET_TSO: u32 = 0x1f;
     const SET_GSO: u32 = 0x24;

@@ -1,8 +1,8 @@
-//! One direction of the link: a discipline, its transmitter, and the path after it.
+//! One direction of the link: a discipline, its transmitter, and the propagation delay after it.
 //!
-//! Everything here happens at exact times of the run: [`Direction::advance`] makes all events that
-//! are due, in order of time. A driver that wakes late releases packets late, and changes nothing
-//! that the queue and its law see.
+//! Everything here happens at exact times of the run: [`Direction::advance`] handles all events
+//! that are due, in order of time. If the driver wakes late, packets are released late, but the
+//! queue and its law see the same times as without the delay.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,6 @@ use forebay_scenario::LawChoice;
 use forebay_trace::{Bottleneck, RunTrace, Settings as RecorderSettings, TrafficTrace};
 use forebay_units::{Buffer, ParamError, Rate, Rng, SetPoint, Span, Time};
 
-use crate::apart::Apart;
 use crate::classes::Classes;
 use crate::due::Due;
 use crate::flows::Flows;
@@ -20,52 +19,70 @@ use crate::queue_capture::QueueCapture;
 use crate::recent::RecentDelays;
 use crate::settings::{DelayRange, DirectionSettings, Path, Settings};
 use crate::started_late::StartedLate;
+use crate::traffic_map::TrafficMap;
 
-/// Groups of flows that have a delay of their own, where delays are spread.
+/// The number of different propagation delays where delays are spread over flows. A flow's
+/// addresses and ports choose its delay.
 pub const LANES: usize = 32;
 
-/// Packets of one delay, in the order in which they are due.
+/// The packets under way with one propagation delay, in the order in which they are due.
 struct Lane {
     delay: Span,
     due: VecDeque<Due>,
 }
 
-/// Totals since the start of the run.
+/// Packets and bytes of one direction since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionCounts {
+    /// Packets that arrived at the queue.
     pub arrived_packets: u64,
+    /// Packets that left the queue.
     pub sent_packets: u64,
+    /// Bytes that left the queue.
     pub sent_bytes: u64,
+    /// Packets that the law dropped at random or by its schedule ([`DropReason::Early`]).
     pub early_drops: u64,
+    /// Packets that the law dropped because a threshold was exceeded ([`DropReason::Forced`]).
     pub forced_drops: u64,
+    /// Packets that found no room in the buffer ([`DropReason::Overflow`]).
     pub overflow_drops: u64,
+    /// Packets that the queue marked with CE.
     pub marks: u64,
-    /// Lost after the queue, by the option `loss`.
+    /// Packets lost after the queue because of the option `loss`.
     pub lost_packets: u64,
 }
 
+/// One direction of the link.
 pub struct Direction {
-    bottleneck: Bottleneck<Segment, GivenUp>,
+    bottleneck: Bottleneck<Segment, Drops>,
     lanes: Vec<Lane>,
-    /// The lane of the packet that the link took last; `None` if that packet was lost behind it.
+    /// The lane of the packet whose transmission began last; `None` if it is lost after the queue.
     sending_lane: Option<usize>,
+    /// The probability that a packet is lost after the queue.
     loss: f64,
     rng: Rng,
     /// Bits sent since the last packet was put into a lane.
     link_bits: u64,
+    /// Whether the link was idle before the next packet.
     after_idle: bool,
+    /// The flows of this direction.
     pub flows: Flows,
-    /// Queuing delay since the last call.
+    /// The queuing delays since the last call of [`Direction::recent_delays_s`].
     recent_delays: RecentDelays,
+    /// The law as it was chosen last.
     pub law: LawChoice,
     sample: Span,
     next_sample: Time,
     window: (Time, Time),
-    apart: Apart,
+    traffic_map: TrafficMap,
     capture: Option<QueueCapture>,
 }
 
 impl Direction {
+    /// Returns an idle direction at time zero.
+    ///
+    /// `law` describes the law that `discipline` runs, `record` the samples and the window of the
+    /// trace, and `rng` draws the losses of `path`.
     pub fn new(
         discipline: Queue<Segment>,
         law: LawChoice,
@@ -74,13 +91,13 @@ impl Direction {
         record: RecorderSettings,
         rng: Rng,
     ) -> Direction {
-        let given_up = GivenUp {
+        let drops = Drops {
             counts: DirectionCounts::default(),
             classes: Classes::of(discipline.classes()),
-            given_up: Vec::new(),
+            dropped: Vec::new(),
         };
         Direction {
-            bottleneck: Bottleneck::new(discipline, record, capacity, given_up),
+            bottleneck: Bottleneck::new(discipline, record, capacity, drops),
             lanes: lanes(path.delays),
             sending_lane: None,
             loss: path.loss,
@@ -93,37 +110,41 @@ impl Direction {
             sample: record.interval,
             next_sample: Time::ZERO + record.interval,
             window: record.window,
-            apart: Apart::default(),
+            traffic_map: TrafficMap::default(),
             capture: None,
         }
     }
 
-    /// Tells traffic apart from now on.
-    pub fn tell_apart(&mut self, apart: Apart) {
-        if apart.count > 1 {
+    /// Records the packets of each traffic separately from now on.
+    pub fn set_traffic_map(&mut self, traffic_map: TrafficMap) {
+        if traffic_map.count > 1 {
             let recorder = &mut self.bottleneck.record.recorder;
-            recorder.tell_traffic_apart(apart.count);
+            recorder.tell_traffic_apart(traffic_map.count);
         }
-        self.apart = apart;
+        self.traffic_map = traffic_map;
     }
 
-    /// Writes its packets into a file from now on.
+    /// Writes the packets of the queue into a capture file from now on.
     pub fn set_capture(&mut self, capture: QueueCapture) {
         self.capture = Some(capture);
     }
 
+    /// Takes the capture file out of the direction, if it has one.
     pub fn take_capture(&mut self) -> Option<QueueCapture> {
         self.capture.take()
     }
 
+    /// Returns the totals since the start of the run.
     pub fn counts(&self) -> &DirectionCounts {
         &self.bottleneck.record.sink.counts
     }
 
+    /// Returns the statistics of the discipline's classes.
     pub fn classes(&self) -> &Classes {
         &self.bottleneck.record.sink.classes
     }
 
+    /// Returns the statistics of the discipline's classes, to change them.
     pub fn classes_mut(&mut self) -> &mut Classes {
         &mut self.bottleneck.record.sink.classes
     }
@@ -132,39 +153,46 @@ impl Direction {
         &mut self.bottleneck.record.sink.counts
     }
 
+    /// Returns whether `now` is within the measurement window, whose start is exclusive and whose
+    /// end is inclusive.
     pub fn in_window(&self, now: Time) -> bool {
         let (start, end) = self.window;
         start < now && now <= end
     }
 
+    /// Returns the packets in the queue.
     pub fn len_packets(&self) -> u32 {
         self.bottleneck.discipline.len_packets()
     }
 
+    /// Returns the bytes in the queue.
     pub fn len_bytes(&self) -> u64 {
         self.bottleneck.discipline.len_bytes()
     }
 
+    /// Returns the mean rate of the link.
     pub fn rate(&self) -> Rate {
         self.bottleneck.capacity().mean_rate()
     }
 
+    /// Calls `out` with the name and the value of each state variable of the law.
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.bottleneck.discipline.probe(out);
     }
 
-    /// Median, 95th and 99th percentile of the queuing delay since the last call, in s; zero without
-    /// packets.
+    /// Returns the 50th, 95th and 99th percentile of the queuing delay since the last call, in s;
+    /// zeros where no packet left.
     pub fn recent_delays_s(&mut self) -> [f64; 3] {
         self.recent_delays.take_s().unwrap_or_default()
     }
 
-    /// Whether flows differ in their delay.
+    /// Returns whether flows have different propagation delays.
     pub fn spreads_delays(&self) -> bool {
         self.lanes.len() > 1
     }
 
-    /// Makes all events that are due by `now`, in order of time.
+    /// Handles all events that are due by `now`, in order of time: departures, timers of the law,
+    /// and samples.
     pub fn advance(&mut self, now: Time, pool: &mut Pool) {
         loop {
             let sent = self.bottleneck.due();
@@ -174,9 +202,9 @@ impl Direction {
             if next > now {
                 return;
             }
-            // As in the simulator, where they fall together. Nothing else happens to the queue before the
-            // next departure or sample, so that a late link has all ticks up to there at once, and can
-            // jump over those that change nothing.
+            // Events at the same time have the same order as in the simulator. Nothing else happens
+            // to the queue before the next departure or sample, so that a link that is late handles
+            // all timers up to there at once, and the law can skip those that change nothing.
             if next == tick {
                 let until = sent.min(self.next_sample).min(now);
                 self.bottleneck.discipline.handle_timeout(until);
@@ -189,12 +217,12 @@ impl Direction {
         }
     }
 
-    /// A segment has come; all before `now` is done.
+    /// Handles the arrival of a segment. The caller has advanced the direction to `now`.
     pub fn arrive(&mut self, now: Time, mut segment: Segment, pool: &mut Pool) {
         self.counts_mut().arrived_packets += 1;
-        if self.apart.count > 1 {
+        if self.traffic_map.count > 1 {
             let headers = &pool.slot(segment.handle.slot).headers;
-            segment.traffic = headers.and_then(|it| self.apart.traffic(&it.flow));
+            segment.traffic = headers.and_then(|headers| self.traffic_map.traffic(&headers.flow));
         }
         let was_free = self.bottleneck.transmitter.is_free();
         let sends = self.bottleneck.arrive(now, segment);
@@ -206,7 +234,7 @@ impl Direction {
         }
     }
 
-    /// Takes the next packet onto the link, counts it, and puts it on its way.
+    /// Starts the transmission of the next packet, if the queue has one, and puts it into its lane.
     fn send_next(&mut self, now: Time, pool: &mut Pool) {
         let sent = self.bottleneck.send_next(now);
         self.free_slots(pool);
@@ -216,29 +244,26 @@ impl Direction {
         }
     }
 
-    /// Gives back the slots of what the discipline has dropped.
+    /// Returns the slots of dropped packets to the pool.
     fn free_slots(&mut self, pool: &mut Pool) {
-        for (at, segment, why) in self.bottleneck.record.sink.given_up.drain(..) {
+        for (at, segment, reason) in self.bottleneck.record.sink.dropped.drain(..) {
             if let Some(capture) = &mut self.capture {
-                capture.dropped(at, pool, &segment, why);
+                capture.dropped(at, pool, &segment, reason);
             }
             pool.left(segment.handle.slot, 1);
         }
     }
 
-    /// Counts what the link has taken at `now`, and puts it on its way.
-    fn follow(&mut self, now: Time, sent: Transmission<Segment>, pool: &mut Pool) {
-        let Transmission {
-            departure,
-            end: out,
-        } = sent;
+    /// Counts the packet whose transmission begins at `now`, and puts it into its lane.
+    fn follow(&mut self, now: Time, transmission: Transmission<Segment>, pool: &mut Pool) {
+        let Transmission { departure, end } = transmission;
         let segment = departure.packet;
         let (sojourn, class) = (departure.sojourn, departure.class);
         if let Some(capture) = &mut self.capture {
             capture.left(now, pool, &segment);
         }
         self.recent_delays.record(sojourn);
-        let GivenUp {
+        let Drops {
             counts, classes, ..
         } = &mut self.bottleneck.record.sink;
         classes.sent(class, segment.bytes, sojourn);
@@ -266,7 +291,7 @@ impl Direction {
             None => 0,
         };
         let due = Due {
-            at: out,
+            at: end,
             slot: segment.handle.slot,
             first: segment.handle.index,
             segments: 1,
@@ -278,8 +303,9 @@ impl Direction {
         self.sending_lane = Some(lane);
     }
 
-    /// When something is due for release. A packet that is in the queue now is due no earlier
-    /// than the end of the one being sent and the least delay.
+    /// Returns the earliest time at which a packet can be due for release; `None` where the
+    /// direction is empty. A packet that is still in the queue is due no earlier than the end of
+    /// the present transmission plus the smallest propagation delay.
     pub fn next_release(&self) -> Option<Time> {
         let lanes = self.lanes.iter();
         let heads = lanes.filter_map(|lane| lane.due.front().map(|due| due.at));
@@ -288,7 +314,7 @@ impl Direction {
         heads.chain(queued).min()
     }
 
-    /// The next of what is due by `now`.
+    /// Takes the next release that is due by `now`.
     pub fn release(&mut self, now: Time) -> Option<Due> {
         let lanes = self.lanes.iter_mut();
         let heads = lanes.filter(|lane| lane.due.front().is_some_and(|due| due.at <= now));
@@ -298,92 +324,94 @@ impl Direction {
             .pop_front()
     }
 
-    /// Changes the rate from `now` on, when all that was due before is done. What is left of the
-    /// packet being sent goes at the new rate.
+    /// Changes the rate of the link. The rest of the packet in transmission is sent at the new
+    /// rate. The caller has advanced the direction to `now`.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
-        let (Some(out), Some(lane)) = (self.bottleneck.set_rate(now, rate), self.sending_lane)
+        let (Some(end), Some(lane)) = (self.bottleneck.set_rate(now, rate), self.sending_lane)
         else {
             return;
         };
         let Lane { delay, due } = &mut self.lanes[lane];
         if let Some(last) = due.back_mut() {
-            last.at = out + *delay;
+            last.at = end + *delay;
         }
     }
 
+    /// Changes the size of the buffer.
     pub fn set_buffer(&mut self, buffer: Buffer) {
         self.bottleneck.discipline.set_buffer(buffer);
     }
 
-    /// Moves the set-point of the law, which goes on; whether it can.
+    /// Changes the set-point of the law, which keeps its state. Returns whether the law can do
+    /// this.
     pub fn set_point(&mut self, set_point: SetPoint) -> bool {
         self.bottleneck.discipline.set_point(set_point)
     }
 
-    /// Another discipline takes over, with the packets of the one before. Its clock starts at
-    /// zero now.
+    /// Replaces the discipline. The new one gets the packets of the former one, and its clock
+    /// starts at zero now.
     pub fn set_discipline(&mut self, now: Time, discipline: Queue<Segment>, pool: &mut Pool) {
         let late = Queue::Other(Box::new(StartedLate {
             discipline,
             start: now.since(Time::ZERO),
         }));
-        self.classes_mut().become_those(late.classes());
+        self.classes_mut().set_present(late.classes());
         self.bottleneck.set_discipline(now, late);
         self.free_slots(pool);
     }
 
-    /// Returns the trace of this direction as of a link with this name; the window ends at `end` at
+    /// Returns the trace of this direction as of a link with this name. Its window ends at `end` at
     /// the latest.
     pub fn finish(self, name: &str, end: Time) -> RunTrace {
-        let apart = self.apart;
-        let totals = self.flows.totals(|flow| match apart.count {
+        let traffic_map = self.traffic_map;
+        let totals = self.flows.totals(|flow| match traffic_map.count {
             0 | 1 => Some(0),
-            _ => apart.traffic(flow),
+            _ => traffic_map.traffic(flow),
         });
         let mut link = self.bottleneck.record.recorder.finish(name);
         link.settings.window.1 = link.settings.window.1.min(end);
         let traffic = TrafficTrace {
-            rtt_s: apart.rtt.as_secs_f64(),
+            rtt_s: traffic_map.rtt.as_secs_f64(),
             ..TrafficTrace::over(vec![0])
         };
         RunTrace {
             flows: totals,
-            ..RunTrace::new(vec![link], vec![traffic; apart.count.max(1) as usize])
+            ..RunTrace::new(vec![link], vec![traffic; traffic_map.count.max(1) as usize])
         }
     }
 }
 
-/// The queues and links of both directions, up first.
+/// Returns both directions of a link, up first.
 ///
 /// # Errors
-/// As [`DirectionSettings::discipline`], under the option that chose the law.
+/// Those of [`DirectionSettings::discipline`], under the name of the option that chose the law.
 pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
-    let direction = |one: &DirectionSettings, name: &str, option: &str| {
-        let stream = |what: &str| Rng::new(settings.seed, &format!("{name} {what}"));
+    let direction = |way: &DirectionSettings, name: &str, option: &str| {
+        let stream = |purpose: &str| Rng::new(settings.seed, &format!("{name} {purpose}"));
         let record = RecorderSettings {
             interval: settings.sample,
             window: (settings.measure.0, settings.measure.1.unwrap_or(Time::MAX)),
         };
-        let discipline = one.discipline(settings.mtu, settings.seed, &format!("{name} law"));
+        let discipline = way.discipline(settings.mtu, settings.seed, &format!("{name} law"));
         Ok::<_, ParamError>(Direction::new(
-            discipline.map_err(|error| under_option(option, &one.law, error))?,
-            one.law.clone(),
-            one.capacity.clone(),
-            one.path,
+            discipline.map_err(|error| under_option(option, &way.law, error))?,
+            way.law.clone(),
+            way.capacity.clone(),
+            way.path,
             record,
             stream("loss"),
         ))
     };
-    // Where both directions have the law that is wrong, `--aqm` has chosen it.
+    // The downstream law is built first: an error that concerns both directions comes from `--aqm`.
     let down = direction(&settings.down, "down", "aqm")?;
     let mut up = direction(&settings.up, "up", "aqm-up")?;
-    up.tell_apart(settings.apart.clone());
+    up.set_traffic_map(settings.traffic_map.clone());
     Ok([up, down])
 }
 
-/// `error` of `law`, which `option` has chosen.
+/// Returns `error` of `law` under the name of the option that chose the law.
 fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamError {
-    let declared = law.spec.params.iter().any(|it| it.name == error.key);
+    let declared = law.spec.params.iter().any(|param| param.name == error.key);
     if declared && !law.given().iter().any(|(name, _)| *name == error.key) {
         error.found += ", its default";
     }
@@ -392,10 +420,11 @@ fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamEr
 }
 
 impl Lane {
+    /// Adds a release whose transmission ends at `due.at`; the propagation delay is added to it.
     fn push(&mut self, mut due: Due) {
         due.at += self.delay;
-        // Neighbouring segments of a super-packet leave together when the last of them is sent,
-        // unless the queue dropped or marked only some of them.
+        // Consecutive segments of a super-packet are released together when the last of them is
+        // sent, unless the queue dropped or marked only some of them.
         if let Some(last) = self.due.back_mut() {
             let follows = last.slot == due.slot && last.first + last.segments == due.first;
             if follows && last.marked == due.marked {
@@ -409,7 +438,8 @@ impl Lane {
     }
 }
 
-/// One lane, or [`LANES`] with delays evenly from the least to the most.
+/// Returns one lane, or [`LANES`] lanes with delays at equal distances from the smallest to the
+/// largest.
 fn lanes(delays: DelayRange) -> Vec<Lane> {
     let count = if delays.least == delays.most {
         1
@@ -420,31 +450,33 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
         let width = delays.most.as_nanos() - delays.least.as_nanos();
         let steps = (count - 1).max(1);
         #[allow(clippy::cast_possible_truncation, reason = "at most width")]
-        let extra = (u128::from(width) * u128::from(i) / u128::from(steps)) as u64;
+        let offset = (u128::from(width) * u128::from(i) / u128::from(steps)) as u64;
         Lane {
-            delay: delays.least + Span::from_nanos(extra),
+            delay: delays.least + Span::from_nanos(offset),
             due: VecDeque::with_capacity(1024),
         }
     };
     (0..count).map(lane).collect()
 }
 
-/// Counts the packets that the discipline drops or marks, and keeps those dropped.
-struct GivenUp {
+/// A sink that counts the packets that the discipline drops or marks, and collects the dropped
+/// ones.
+struct Drops {
     counts: DirectionCounts,
     classes: Classes,
-    given_up: Vec<(Time, Segment, DropReason)>,
+    /// Dropped packets whose slots are not yet free.
+    dropped: Vec<(Time, Segment, DropReason)>,
 }
 
-impl Sink<Segment> for GivenUp {
-    fn dropped(&mut self, now: Time, segment: Segment, why: DropReason, class: u8) {
+impl Sink<Segment> for Drops {
+    fn dropped(&mut self, now: Time, segment: Segment, reason: DropReason, class: u8) {
         self.classes.dropped(class);
-        match why {
+        match reason {
             DropReason::Early => self.counts.early_drops += 1,
             DropReason::Forced => self.counts.forced_drops += 1,
             DropReason::Overflow => self.counts.overflow_drops += 1,
         }
-        self.given_up.push((now, segment, why));
+        self.dropped.push((now, segment, reason));
     }
 
     fn marked(&mut self, _now: Time, _segment: &Segment, class: u8) {
@@ -481,8 +513,8 @@ mod tests {
         choice.aqm().build(&site, seed, "law").unwrap()
     }
 
-    fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
-        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap();
+    fn with_law(kind: &str, params: &[(String, Value)], path: Path) -> Direction {
+        let choice = LawChoice::of(find(kind).unwrap(), params.to_vec()).unwrap();
         let fifo = queue(&choice, 1);
         let record = RecorderSettings {
             interval: Span::from_millis(10),
@@ -509,7 +541,7 @@ mod tests {
         with_law("droptail", &[], path)
     }
 
-    /// An IPv4 UDP packet of this size and source port.
+    /// Lets an IPv4 UDP packet of this size and source port arrive at `now`.
     fn arrive(
         direction: &mut Direction,
         pool: &mut Pool,
@@ -531,6 +563,7 @@ mod tests {
         direction.arrive(now, pool.segment(slot, 0), pool);
     }
 
+    /// Advances the direction to `until` and returns all releases that are due by then.
     fn release_all(direction: &mut Direction, pool: &mut Pool, until: Time) -> Vec<Due> {
         direction.advance(until, pool);
         let mut out = Vec::new();
@@ -542,26 +575,29 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_at_the_rate_and_after_the_delay() {
+    fn packets_leave_at_the_rate_and_arrive_after_the_delay() {
         let (mut link, mut pool) = (droptail(30, 30, 0.0), Pool::new(200, 1500));
         for _ in 0..10 {
             arrive(&mut link, &mut pool, ms(5), 1500, 1, 0);
         }
         assert_eq!(link.len_packets(), 9);
         assert_eq!(link.next_release(), Some(ms(36)));
-        // All late, and yet each at its own time.
+        // The driver is late, but each packet has its own exact time.
         let out = release_all(&mut link, &mut pool, ms(1000));
         let times: Vec<Time> = out.iter().map(|due| due.at).collect();
         let expected: Vec<Time> = (36..46).map(ms).collect();
         assert_eq!(times, expected);
         let after_idle: Vec<bool> = out.iter().map(|due| due.after_idle).collect();
-        assert_eq!(after_idle.iter().filter(|it| **it).count(), 1);
+        assert_eq!(
+            after_idle.iter().filter(|after_idle| **after_idle).count(),
+            1
+        );
         assert!(after_idle[0]);
         assert_eq!(pool.free_slots(), 200);
     }
 
     #[test]
-    fn delays_spread_over_flows() {
+    fn delays_are_spread_evenly_over_flows() {
         let (mut link, mut pool) = (droptail(20, 200, 0.0), Pool::new(200, 1500));
         for port in 0..90 {
             arrive(&mut link, &mut pool, ms(0), 150, port, 0);
@@ -577,8 +613,8 @@ mod tests {
     }
 
     #[test]
-    fn marks_travel_with_the_packet_and_not_ect_is_dropped() {
-        let given = [
+    fn marks_travel_with_the_packet_and_not_ect_packets_are_dropped() {
+        let params = [
             ("min_th".to_owned(), Value::Text("0p".into())),
             ("max_th".to_owned(), Value::Text("100p".into())),
             ("w_q".to_owned(), Value::Number(1.0)),
@@ -591,7 +627,7 @@ mod tests {
             },
             loss: 0.0,
         };
-        let (mut link, mut pool) = (with_law("red", &given, path), Pool::new(200, 1500));
+        let (mut link, mut pool) = (with_law("red", &params, path), Pool::new(200, 1500));
         for i in 0..40 {
             let ecn = if i % 2 == 0 { 0b10 } else { 0 };
             arrive(&mut link, &mut pool, ms(1), 1500, 1, ecn);
@@ -603,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_as_asked_and_its_bits_are_accounted() {
+    fn the_loss_ratio_is_as_set_and_the_bits_of_lost_packets_are_accounted() {
         let (mut link, mut pool) = (droptail(0, 0, 0.1), Pool::new(200, 1500));
         let mut bits = 0;
         for i in 0..5000 {
@@ -616,12 +652,12 @@ mod tests {
         }
         let lost = link.counts().lost_packets as f64 / 5000.0;
         assert!((lost - 0.1).abs() < 0.02, "{lost}");
-        // All but what follows the last release.
+        // Only the bits after the last release are not accounted.
         assert!(bits > 4900 * 12_000, "{bits}");
     }
 
     #[test]
-    fn another_law_takes_over_the_queue() {
+    fn a_new_law_takes_over_the_packets_and_starts_at_time_zero() {
         let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
         let minute = Time::ZERO + Span::from_secs(60);
         for _ in 0..50 {
@@ -633,7 +669,7 @@ mod tests {
         link.set_discipline(minute, queue(&pi, 2), &mut pool);
         link.set_rate(minute, Rate::from_bps(24_000_000));
         assert_eq!(link.len_packets(), 49);
-        // The new law begins here, and does not make up for a minute of samples.
+        // The new law starts here and does not catch up on a minute of samples.
         let mut p = f64::NAN;
         link.advance(minute + Span::from_millis(7), &mut pool);
         link.probe(&mut |name, value| {
@@ -644,13 +680,13 @@ mod tests {
         assert!((p - 3e-4 * (49.0 - 12.0 - 20.0)).abs() < 1e-3, "{p}");
         let out = release_all(&mut link, &mut pool, minute + Span::from_secs(1));
         assert_eq!(out.len(), 50);
-        // The rate is twice as high from the start of the first on: half a millisecond each.
+        // The rate doubles at the start of the first packet, so that each takes half a millisecond.
         assert_eq!(out[49].at, minute + Span::from_millis(25));
     }
 
-    /// As Linux's tbf: a link that was nearly stopped goes on at once when its rate is back.
+    /// A link that was nearly stopped goes on at once when its rate is back, as Linux's tbf does.
     #[test]
-    fn what_is_left_of_a_packet_goes_at_the_new_rate() {
+    fn the_rest_of_a_packet_is_sent_at_the_new_rate() {
         let rate = Rate::from_bps(1000);
         for (least, most) in [(5, 5), (20, 200)] {
             let (mut link, mut pool) = (droptail(least, most, 0.0), Pool::new(200, 1500));
@@ -662,7 +698,7 @@ mod tests {
             link.set_rate(ms(1300), RATE);
             let out = release_all(&mut link, &mut pool, ms(2000));
             assert_eq!(out.len(), 4);
-            // 1300 of 12 000 bits had gone; the rest takes 10.7 / 12 ms.
+            // 1300 of 12 000 bits have been sent; the rest takes 10.7 / 12 ms.
             let first = 1_300_891_666 + 1_000_000 * least;
             assert!(out[0].at.as_nanos() >= first, "{:?}", out[0]);
             if least == most {
@@ -673,9 +709,9 @@ mod tests {
         }
     }
 
-    /// A link that is always busy is used to the full under each of its rates.
+    /// A link that is always busy has a utilisation of one, whatever its rates were.
     #[test]
-    fn utilisation_is_of_the_rate_at_the_time() {
+    fn utilisation_refers_to_the_rate_at_each_time() {
         let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
         for _ in 0..90 {
             arrive(&mut link, &mut pool, ms(0), 1500, 1, 0);
@@ -684,7 +720,7 @@ mod tests {
         link.set_rate(ms(15), Rate::from_bps(24_000_000));
         link.advance(ms(40), &mut pool);
         link.set_rate(ms(40), Rate::from_bps(6_000_000));
-        // 15, 50 and 5 packets of 90 are sent, and one more is taken at the end.
+        // 15, 50 and 5 packets of 90 are sent, and one more transmission begins at the end.
         link.advance(ms(50), &mut pool);
         let metrics = Metrics::of(link.finish("up", ms(50)).link(0), None);
         assert!((metrics.utilisation - 1.0).abs() < 0.03, "{metrics:?}");
@@ -692,14 +728,15 @@ mod tests {
     }
 
     #[test]
-    fn a_set_point_moves_and_the_law_goes_on() {
-        let given = [
+    fn a_change_of_the_set_point_keeps_the_state_of_the_law() {
+        let params = [
             ("a".to_owned(), Value::Number(3e-4)),
             ("b".to_owned(), Value::Number(2e-4)),
         ];
-        let target = |at: &str| [&given[..], &[("target".into(), Value::Text(at.into()))]].concat();
-        let choice = |kind: &str, given: &[(String, Value)]| {
-            LawChoice::of(find(kind).unwrap(), given.to_vec()).unwrap()
+        let target =
+            |at: &str| [&params[..], &[("target".into(), Value::Text(at.into()))]].concat();
+        let choice = |kind: &str, params: &[(String, Value)]| {
+            LawChoice::of(find(kind).unwrap(), params.to_vec()).unwrap()
         };
         let (before, after) = (choice("pi", &target("5p")), choice("pi", &target("20p")));
         assert_eq!(
@@ -723,7 +760,7 @@ mod tests {
             loss: 0.0,
         };
         let (mut link, mut pool) = (with_law("pi", &target("5p"), path), Pool::new(200, 1500));
-        // As many packets as leave, with 40 in the queue.
+        // As many packets arrive as leave, with 40 in the queue.
         let mut p = [0.0, 0.0];
         for i in 0..400 {
             for _ in 0..if i == 0 { 41 } else { 1 } {
@@ -736,20 +773,21 @@ mod tests {
             }
         }
         link.probe(&mut |name, value| p[1] = if name == "p" { value } else { p[1] });
-        // At its set-point it stays, but for the kick of the step, −b·35 in all.
+        // At the set-point p does not move, except for the step of the set-point itself: −b·35 in
+        // all.
         assert!(p[0] > 0.05, "{p:?}");
         assert!((p[1] - (p[0] - 2e-4 * 35.0)).abs() < 2e-3, "{p:?}");
         assert!(!with_law("red", &[], path).set_point(SetPoint::Packets(40.0)));
     }
 
     proptest! {
-        /// However late the driver is, the queue sees the same.
+        /// The queue's behaviour does not depend on how late the driver is.
         #[test]
-        fn lateness_changes_nothing(gaps_us in proptest::collection::vec(0u64..3000, 1..200), skip in 1usize..20) {
+        fn lateness_of_the_driver_changes_nothing(gaps_us in proptest::collection::vec(0u64..3000, 1..200), skip in 1usize..20) {
             let trace = |every: usize| {
-                let given = [("target".to_owned(), Value::Text("5p".into()))];
+                let params = [("target".to_owned(), Value::Text("5p".into()))];
                 let path = Path { delays: DelayRange { least: Span::from_millis(3), most: Span::from_millis(9) }, loss: 0.01 };
-                let (mut link, mut pool) = (with_law("pi", &given, path), Pool::new(2000, 1500));
+                let (mut link, mut pool) = (with_law("pi", &params, path), Pool::new(2000, 1500));
                 let mut now = Time::ZERO;
                 let mut out = Vec::new();
                 for (i, gap) in gaps_us.iter().enumerate() {
@@ -774,9 +812,9 @@ mod tests {
             prop_assert_eq!(trace(1), trace(skip));
         }
 
-        /// Bits released over the time they took are the rate, to the nanosecond.
+        /// The bits released, divided by the time they took, are the rate, to the nanosecond.
         #[test]
-        fn the_rate_is_exact(sizes in proptest::collection::vec(40u32..1500, 2..99)) {
+        fn releases_have_exactly_the_rate_of_the_link(sizes in proptest::collection::vec(40u32..1500, 2..99)) {
             let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
             for &size in &sizes {
                 arrive(&mut link, &mut pool, Time::ZERO, size, 1, 0);

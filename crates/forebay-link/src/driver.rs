@@ -1,8 +1,8 @@
-//! The real-time loop: one thread between two devices.
+//! Real-time loop of the link: one thread between two devices.
 //!
-//! It fetches packets, lets both directions advance, and releases the packets that are due. Only
-//! releases must be on time: everything else gets its exact time, also when it is done late (see
-//! [`crate::direction`]).
+//! The loop fetches packets, advances both directions, and releases the packets that are due. Only
+//! releases must be on time: all other events are computed at their exact times, also where they
+//! are handled late (see [`crate::direction`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -24,8 +24,8 @@ use crate::clock::Clock;
 use crate::congestion;
 use crate::direction::{self, Direction, DirectionCounts};
 use crate::error::{doing, Error};
-use crate::lateness::{void, Lateness, Losses, Rate};
-use crate::live::{LiveChange, Now, Picture, Shared};
+use crate::lateness::{void_reasons, Lateness, Losses, RateCheck};
+use crate::live::{DirectionNow, LiveChange, Picture, Shared};
 use crate::namespace::NamespaceNetwork;
 use crate::pool::Pool;
 use crate::process::{sent_by_a_process, Ended, Running, FORWARDED};
@@ -33,48 +33,56 @@ use crate::queue_capture::QueueCapture;
 use crate::real_time::RealTime;
 use crate::settings::Settings;
 
-/// Packets that are fetched, or released, in one direction before the other has its turn.
+/// The number of packets that are fetched or released in one direction before the other one has its
+/// turn.
 const BATCH: u64 = 32;
-/// Sleep ends this long before a release, and the rest is spent looking at the clock: a sleeper
-/// wakes 20 to 50 us late.
+/// A sleep ends this long before a release, and the loop polls the clock for the rest of the time:
+/// a sleeping thread wakes 20 to 50 µs late.
 const SPIN: Span = Span::from_micros(60);
-/// Rate above which looking at the clock would leave the receiver too little of two cores.
+/// The rate above which the loop does not poll the clock: polling would leave too little of two
+/// cores to the receiver.
 const SPIN_BELOW_BPS: u64 = 120_000_000;
-/// Super-packets are released no more often than this, so that their segments stay together.
+/// The shortest interval between two rounds of releases with super-packets, so that their segments
+/// stay together.
 const COARSE: Span = Span::from_micros(50);
-/// Time between two looks for signals and for the ends of commands, on a busy link too.
+/// Interval at which signals and the ends of commands are looked for, also on a busy link.
 const HOUSEKEEPING: Span = Span::from_millis(10);
-/// Pictures for those who watch, at multiples of this.
+/// Interval at which pictures are published for watchers.
 const PICTURE: Span = Span::from_millis(200);
-/// Time that a command has to end after it was asked to, and then the processes that it started.
+/// Time that a command has to end after a signal told it to.
 const PATIENCE: Span = Span::from_secs(2);
+/// Time that the processes which a command started have to end after it.
 const LINGER: Span = Span::from_millis(100);
-/// The same for a server, when its command has ended.
+/// Time that a server has to end after the client's command has ended.
 const SERVER_PATIENCE: Duration = Duration::from_millis(300);
-/// Longest sleep, so that samples are taken from time to time.
+/// The longest sleep, so that samples are taken from time to time on an idle link.
 const LONGEST_SLEEP: Span = Span::from_millis(100);
-/// Flows that a picture shows.
-const MOST_SHOWN: usize = 8;
+/// The largest number of flows that a picture shows.
+const MAX_SHOWN_FLOWS: usize = 8;
 
-/// Observers of a run, and those who may change or end it.
+/// Observers of a run, and the channels through which it can be changed or ended. The default has
+/// none.
 #[derive(Default)]
 pub struct Watchers {
+    /// The place where the driver publishes pictures of the run.
     pub picture: Option<Shared>,
+    /// Changes that the driver carries out.
     pub changes: Option<Receiver<LiveChange>>,
     /// The run ends when this becomes readable or is closed.
     pub stop: Option<OwnedFd>,
-    /// Called when the commands have been started: the first moment at which there may be
-    /// further threads.
+    /// A function that is called after the commands have been forked, the first moment at which
+    /// this process may have further threads.
     pub attend: Option<Box<dyn FnOnce() + Send>>,
+    /// The capture of both ends.
     pub capture: Option<Capture>,
-    /// Of the queue up.
+    /// The capture of the upstream queue.
     pub queue_capture: Option<QueueCapture>,
 }
 
 /// Returns a duplicate of the file with this number, for [`Watchers::stop`].
 ///
 /// # Errors
-/// EBADF where no file has this number; a negative one would never be ready.
+/// EBADF where no open file has this number. (poll(2) would ignore a negative number silently.)
 pub fn duplicate(number: i32) -> std::io::Result<OwnedFd> {
     // SAFETY: no memory is passed, and the number need not be of an open file.
     let copy = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) })?;
@@ -82,52 +90,67 @@ pub fn duplicate(number: i32) -> std::io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Names of the directions in reports.
+/// The names of the directions in reports.
 const NAMES: [&str; 2] = ["up", "down"];
 
 /// The observations of one direction.
 pub struct Observed {
+    /// The trace.
     pub trace: RunTrace,
+    /// The metrics of the trace.
     pub metrics: Metrics,
+    /// The totals since the start of the run.
     pub counts: DirectionCounts,
+    /// The rate at which packets were released while the link was busy, in bit/s; NaN where it was
+    /// never busy for long enough.
     pub achieved_bps: f64,
+    /// The rate at which packets were due for release while the link was busy, in bit/s; NaN where
+    /// it was never busy for long enough.
     pub asked_bps: f64,
-    /// TCP flows that carried data, by the congestion control of their sender.
+    /// The number of TCP flows that carried data, by the congestion control of their sender.
     pub congestion_controls: BTreeMap<String, u64>,
-    /// TCP flows that carried data, also those whose sender was not seen.
+    /// The number of TCP flows that carried data, also those whose sender is unknown.
     pub tcp_flows: u64,
 }
 
 /// The outcome of a run.
 pub struct Outcome {
-    /// How COMMAND ended; `None` where there was none, or it still ran.
+    /// The end of the client's command; `None` where there was none, or it still ran.
     pub command: Option<Ended>,
+    /// The end of the server's command; `None` where there was none, or it still ran.
     pub server: Option<Ended>,
-    /// How each client and each server of programs ended.
+    /// The ends of the client and of the server of each pair of programs.
     pub programs: Vec<[Option<Ended>; 2]>,
-    /// Up, then down.
+    /// The observations of each direction, up first.
     pub ways: [Observed; 2],
-    /// Changes that a watcher made, with their times.
+    /// The changes that watchers made, with their times.
     pub changes: Vec<(Time, LiveChange)>,
+    /// The lateness of releases and of fetching.
     pub lateness: Lateness,
+    /// Packets that were lost because the machine was too slow.
     pub losses: Losses,
-    /// Why the run is void; empty where it is sound.
+    /// The reasons why the run is void; empty for a valid run.
     pub void: Vec<String>,
-    /// Why the captures are not whole; `None` where they are.
+    /// The error with which the captures are incomplete; `None` where there was none.
     pub capture_failed: Option<String>,
+    /// The duration of the run.
     pub duration: Span,
+    /// The CPU time in user mode of the driver's thread, in s.
     pub user_cpu_s: f64,
 }
 
-/// Blocks the signals that are passed on, and makes them readable.
+/// A file from which the signals that are passed on to commands are read (signalfd(2)). The signals
+/// are blocked while it lives.
 pub struct Signals {
     fd: SignalFd,
     former: SigSet,
 }
 
 impl Signals {
+    /// Blocks the signals and opens the file.
+    ///
     /// # Errors
-    /// As signalfd(2) says.
+    /// Those of sigprocmask(2) and signalfd(2).
     pub fn take() -> Result<Signals, Error> {
         let mut set = SigSet::empty();
         for signal in FORWARDED {
@@ -147,30 +170,34 @@ impl std::ops::Drop for Signals {
     }
 }
 
+/// The state of the real-time loop.
 struct Driver<'a> {
     clock: Clock,
     settings: &'a Settings,
     network: &'a NamespaceNetwork,
-    /// Up, then down.
+    /// The directions, up first.
     ways: [Direction; 2],
     pool: Pool,
-    /// Taken when no slot is free, so that devices are emptied all the same.
+    /// A slot into which packets are read and discarded when no slot is free, so that the devices
+    /// are still emptied.
     scrap: u32,
     lateness: Lateness,
-    /// When the devices were looked at last, or were to be.
-    looked: Time,
-    rates: [Rate; 2],
+    /// The time at which the devices were last polled, or at which the present sleep was to end.
+    last_poll: Time,
+    rates: [RateCheck; 2],
     losses: Losses,
     changes: Vec<(Time, LiveChange)>,
     capture: Option<Capture>,
+    /// Whether releases happen at most once in [`COARSE`].
     coarse: bool,
+    /// Whether the loop may poll the clock before a release.
     may_spin: bool,
 }
 
-/// Runs the link until its command ends, or until it is stopped.
+/// Runs the link until the client's command ends, or until it is stopped.
 ///
 /// # Errors
-/// A law that does not fit the queue; a device that fails.
+/// A law does not fit its queue, or a device fails.
 pub fn run(
     settings: &Settings,
     network: &mut NamespaceNetwork,
@@ -180,7 +207,7 @@ pub fn run(
     mut watchers: Watchers,
     real_time: &mut RealTime,
 ) -> Result<Outcome, Error> {
-    // However this ends, those who watch are told.
+    // Watchers learn that the run has ended, whether it succeeds or fails.
     let _last = LastPicture(watchers.picture.clone());
     let mut ways = direction::both(settings)?;
     if let Some(capture) = watchers.queue_capture.take() {
@@ -197,8 +224,8 @@ pub fn run(
         pool,
         scrap,
         lateness: Lateness::default(),
-        looked: Time::ZERO,
-        rates: [Rate::default(); 2],
+        last_poll: Time::ZERO,
+        rates: [RateCheck::default(); 2],
         losses: Losses::default(),
         changes: Vec::new(),
         capture: watchers.capture.take(),
@@ -233,11 +260,11 @@ pub fn run(
         .or_else(|| queue_capture.and_then(QueueCapture::finish));
     drop(command);
     if let Some(server) = server {
-        // The view may have something to write.
+        // The time lets the live view write its last picture.
         server.end(SERVER_PATIENCE);
     }
     losses.missed_packets = network.missed_packets();
-    let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
+    let void = void_reasons(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
     let ways = observed(settings, end, ways, &changes, rates, congestion_controls);
     let [command, server] = ended;
     Ok(Outcome {
@@ -255,34 +282,37 @@ pub fn run(
     })
 }
 
-/// What each direction did, until the end.
+/// Returns the observations of each direction until `end`.
 fn observed(
     settings: &Settings,
     end: Time,
     ways: [Direction; 2],
     changes: &[(Time, LiveChange)],
-    rates: [Rate; 2],
-    mut congestion_controls: congestion::Seen,
+    rates: [RateCheck; 2],
+    mut congestion_controls: congestion::FlowsByCongestionControl,
 ) -> [Observed; 2] {
-    let asked = [&settings.up, &settings.down].map(|way| {
+    let set_points = [&settings.up, &settings.down].map(|way| {
         let set_point = way.law.set_point()?;
         Some((set_point, way.site(settings.mtu).pkts(set_point)))
     });
-    let mut parts = ways.into_iter().zip(asked).zip(rates);
+    let mut parts = ways.into_iter().zip(set_points).zip(rates);
     std::array::from_fn(|index| {
-        let ((way, asked), rate) = parts.next().expect("there are two directions");
+        let ((way, set_point), rate) = parts.next().expect("there are two directions");
         let counts = *way.counts();
         let tcp_flows = way.flows.with_tcp_data();
-        // QACD has no meaning where the set-point moved.
-        let moved = changes.iter().any(|(_, it)| match (it, asked) {
-            (LiveChange::Law(of, law), Some((was, _))) => {
-                *of == index && law.set_point() != Some(was)
+        // The queue's deviation from the set-point (QACD) has no meaning where the set-point
+        // changed.
+        let set_point_changed = changes.iter().any(|(_, change)| match (change, set_point) {
+            (LiveChange::Law(way, law), Some((former, _))) => {
+                *way == index && law.set_point() != Some(former)
             }
-            // In packets a delay moves with the rate.
-            (LiveChange::Rate(of, _), Some((SetPoint::Delay(_), _))) => *of == index,
+            // A delay is another number of packets at another rate.
+            (LiveChange::Rate(way, _), Some((SetPoint::Delay(_), _))) => *way == index,
             _ => false,
         });
-        let target_pkts = asked.filter(|_| !moved).map(|(_, pkts)| pkts);
+        let target_pkts = set_point
+            .filter(|_| !set_point_changed)
+            .map(|(_, pkts)| pkts);
         let trace = way.finish(NAMES[index], end);
         Observed {
             metrics: Metrics::of(trace.link(0), target_pkts),
@@ -296,6 +326,7 @@ fn observed(
     })
 }
 
+/// A guard that tells watchers the end of the run when it is dropped.
 struct LastPicture(Option<Shared>);
 
 impl Drop for LastPicture {
@@ -306,13 +337,15 @@ impl Drop for LastPicture {
     }
 }
 
+/// Returns the CPU time of this thread in user mode, in s; NaN where the kernel does not report it.
 fn user_cpu_s() -> f64 {
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(f64::NAN, |it| {
-        it.user_time().num_microseconds() as f64 / 1e6
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(f64::NAN, |usage| {
+        usage.user_time().num_microseconds() as f64 / 1e6
     })
 }
 
 impl Driver<'_> {
+    /// Runs the loop until the run is over.
     fn run(
         &mut self,
         signals: &Signals,
@@ -363,8 +396,8 @@ impl Driver<'_> {
                 let wake = self.wake(last_release, next_housekeeping);
                 let gap = wake.since(self.clock.now());
                 if gap > Span::ZERO {
-                    // A packet that comes before ends the sleep.
-                    self.looked = wake;
+                    // A packet that arrives before ends the sleep early.
+                    self.last_poll = wake;
                     polled.wait(gap);
                 }
             }
@@ -376,7 +409,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Where others want the processor: looks at the clock no more, and then gives priority back.
+    /// Uses less CPU where the loop takes nearly a whole core: it first stops polling the clock,
+    /// and then gives up its real-time priority.
     fn yield_to_others(&mut self, now: Time, real_time: &mut RealTime) {
         if real_time.hungry(now) {
             if self.may_spin {
@@ -387,72 +421,73 @@ impl Driver<'_> {
         }
     }
 
-    /// Fetches packets that want to go either way; whether there were any.
+    /// Fetches packets of both directions. Returns whether there were any.
     fn receive_both(&mut self) -> Result<bool, Error> {
         let now = self.clock.now();
-        let late = now.since(self.looked);
-        self.looked = now;
-        let mut any = false;
+        let late = now.since(self.last_poll);
+        self.last_poll = now;
+        let mut received = false;
         for way in 0..2 {
             let packets = self.receive(way)?;
-            any |= packets > 0;
+            received |= packets > 0;
             if packets > 0 && self.ways[way].in_window(now) {
                 self.lateness.fetched(packets, late);
             }
         }
-        Ok(any)
+        Ok(received)
     }
 
-    /// Fetches packets that want to go one way; how many there were.
+    /// Fetches up to [`BATCH`] packets of one direction. Returns their number.
     fn receive(&mut self, way: usize) -> Result<u64, Error> {
         let network = self.network;
         let from = [&network.client.device, &network.server.device][way];
         for i in 0..BATCH {
-            let taken = self.pool.take();
-            let slot = taken.unwrap_or(self.scrap);
-            let got = from
+            let free_slot = self.pool.take();
+            let slot = free_slot.unwrap_or(self.scrap);
+            let received = from
                 .receive(&mut self.pool, slot)
                 .map_err(doing("reading a packet"))?;
-            if !got || taken.is_none() {
-                if let Some(slot) = taken {
+            if !received || free_slot.is_none() {
+                if let Some(slot) = free_slot {
                     self.pool.put_back(slot);
                 }
-                if !got {
+                if !received {
                     return Ok(i);
                 }
                 self.losses.no_memory_packets += 1;
                 continue;
             }
             let now = self.clock.now();
-            let slot_is = *self.pool.slot(slot);
-            if let Some(headers) = &slot_is.headers {
-                let other = &mut self.ways[1 - way];
-                let in_window = other.in_window(now);
-                other.flows.answered(headers, in_window);
+            let packet = *self.pool.slot(slot);
+            if let Some(headers) = &packet.headers {
+                let opposite = &mut self.ways[1 - way];
+                let in_window = opposite.in_window(now);
+                opposite.flows.answered(headers, in_window);
             }
             let direction = &mut self.ways[way];
             direction.advance(now, &mut self.pool);
             let before = *direction.counts();
-            for index in 0..slot_is.segments() {
+            for index in 0..packet.segments() {
                 let segment = self.pool.segment(slot, index);
                 direction.arrive(now, segment, &mut self.pool);
             }
             if let Some(capture) = &mut self.capture {
-                // A dropped packet's slot is free, and not yet used again.
+                // Where the packet was dropped, its slot is free but still holds it.
                 capture.sent(way, now, &self.pool, slot, &before, direction.counts());
             }
         }
         Ok(BATCH)
     }
 
-    /// Releases the packets that are due one way. Returns whether there were any.
+    /// Releases up to [`BATCH`] packets that are due in one direction. Returns whether there were
+    /// any.
     fn release(&mut self, way: usize) -> Result<bool, Error> {
         for i in 0..BATCH {
             let now = self.clock.now();
             let Some(due) = self.ways[way].release(now) else {
                 return Ok(i > 0);
             };
-            // Only lateness within the window of the metrics makes a run void.
+            // Only lateness within the measurement window makes a run void.
             if self.ways[way].in_window(due.at) {
                 self.lateness.released(now, &due);
                 if !self.ways[way].spreads_delays() {
@@ -479,7 +514,8 @@ impl Driver<'_> {
         Ok(true)
     }
 
-    /// When to look again, unless a packet comes.
+    /// Returns the time at which the loop must run again, at most `latest`, unless a packet arrives
+    /// before.
     fn wake(&self, last_release: Time, latest: Time) -> Time {
         let mut wake = latest;
         for way in &self.ways {
@@ -497,7 +533,8 @@ impl Driver<'_> {
         wake
     }
 
-    /// Makes the changes that watchers ask for. Returns the signal to end with, if one asks for it.
+    /// Carries out the changes that watchers asked for. Returns the signal to end the command with,
+    /// if a watcher asked for the end of the run.
     fn changed(&mut self, watchers: &Watchers) -> Option<Signal> {
         while let Ok(change) = watchers.changes.as_ref()?.try_recv() {
             let now = self.clock.now();
@@ -509,19 +546,19 @@ impl Driver<'_> {
                     way.set_rate(now, *rate);
                 }
                 LiveChange::Law(way, law) => {
-                    let mut asked = [&self.settings.up, &self.settings.down][*way].clone();
+                    let mut changed = [&self.settings.up, &self.settings.down][*way].clone();
                     let way = &mut self.ways[*way];
-                    asked.law = law.clone();
-                    asked.capacity.set_rate(way.rate());
+                    changed.law = law.clone();
+                    changed.capacity.set_rate(way.rate());
                     let seed = self.settings.seed ^ now.as_nanos();
-                    // A law that does not fit the queue is refused.
-                    let Ok(discipline) = asked.discipline(self.settings.mtu, seed, "changed law")
+                    // A law that does not fit the queue is ignored.
+                    let Ok(discipline) = changed.discipline(self.settings.mtu, seed, "changed law")
                     else {
                         continue;
                     };
                     way.advance(now, &mut self.pool);
                     let set_point = way.law.with_another_target(law);
-                    if !set_point.is_some_and(|it| way.set_point(it)) {
+                    if !set_point.is_some_and(|set_point| way.set_point(set_point)) {
                         way.set_discipline(now, discipline, &mut self.pool);
                     }
                     way.law = law.clone();
@@ -532,6 +569,7 @@ impl Driver<'_> {
         None
     }
 
+    /// Publishes a picture of the run, unless a watcher holds the lock.
     fn publish(&mut self, now: Time, watchers: &Watchers) {
         let Some(shared) = &watchers.picture else {
             return;
@@ -555,36 +593,38 @@ impl Driver<'_> {
     }
 }
 
-fn show(way: &mut Direction, packet: Bytes) -> Now {
+/// Returns the present state of a direction. `packet` is the size in which its target is expressed.
+fn show(way: &mut Direction, packet: Bytes) -> DirectionNow {
     let mut probes = Vec::new();
     way.probe(&mut |name, value| probes.push((name, value)));
-    Now {
+    DirectionNow {
         law: way.law.spec.kind.to_owned(),
         set: way.law.in_words(),
         changed: false,
         rate_bps: way.rate().as_bps() as f64,
-        target_pkts: way.law.set_point().map(|it| it.pkts(way.rate(), packet)),
+        target_pkts: (way.law.set_point()).map(|set_point| set_point.pkts(way.rate(), packet)),
         queue_pkts: way.len_packets(),
         queue_bytes: way.len_bytes(),
         probes,
         counts: *way.counts(),
         delay_s: way.recent_delays_s(),
-        classes: way.classes_mut().show(),
-        flows: way.flows.recent(MOST_SHOWN),
+        classes: way.classes_mut().take_statistics(),
+        flows: way.flows.recent(MAX_SHOWN_FLOWS),
     }
 }
 
-/// COMMAND and the server while they run, and how they are ended.
+/// The client's command and the server, and the way in which the run ends.
 struct Commands<'a, 'b> {
     has_command: bool,
     running: &'a mut [&'b mut Option<Running>; 2],
     ended: &'a mut [Option<Ended>; 2],
-    /// The signal that the command got from a watcher, and when its time to end is over.
+    /// The signal that a watcher sent to the command, and the end of the time that it has to end.
     ending: Option<(Signal, Time)>,
 }
 
 impl Commands<'_, '_> {
-    /// A watcher ends the run: COMMAND gets its signal, and time to end.
+    /// Passes a watcher's signal to the command, which has [`PATIENCE`] to end. Without a command,
+    /// or at a second signal, the run ends at once.
     fn ask_to_end(&mut self, signal: Signal, now: Time) {
         match &self.running[0] {
             Some(command) if self.ending.is_none() => {
@@ -595,23 +635,24 @@ impl Commands<'_, '_> {
         }
     }
 
-    /// Whether the time that the command had to end is over.
+    /// Returns whether the time that the command had to end is over.
     fn time_is_over(&mut self, now: Time) -> bool {
         let Some((signal, _)) = self.ending.filter(|(_, end)| now >= *end) else {
             return false;
         };
         if self.has_command {
-            // It is killed, for want of an answer to this one.
+            // The command did not end by this signal, and is killed.
             self.ended[0].get_or_insert(Ended::Status(128 + signal as i32));
         }
         true
     }
 
-    /// Passes signals on and notes which commands have ended; whether the run is over by that.
+    /// Passes signals on to the command and notes which commands have ended. Returns whether the
+    /// run is over.
     fn are_over(&mut self, polled: &mut Polled, signals: &Signals, now: Time) -> bool {
         while let Ok(Some(signal)) = signals.fd.read_signal() {
             match &self.running[0] {
-                // A terminal's signals reach the command without us.
+                // Signals of the terminal reach the command directly.
                 Some(command) => {
                     if let Some(signal) = sent_by_a_process(&signal) {
                         command.signal(signal);
@@ -648,14 +689,15 @@ impl Commands<'_, '_> {
     }
 }
 
-/// The files that end a sleep, each at its own place.
+/// The files that end a sleep, each at a fixed place.
 struct Polled([libc::pollfd; 6]);
 
 impl Polled {
-    /// Before these there are the two devices, and the signals.
+    /// The place of the signals. The places before it are those of the two devices.
     const SIGNALS: usize = 2;
-    /// COMMAND and the server, as they end.
+    /// The places of the client's command and of the server, which are readable when they end.
     const COMMANDS: [usize; 2] = [3, 4];
+    /// The place of [`Watchers::stop`].
     const STOP: usize = 5;
 
     fn new(
@@ -666,7 +708,7 @@ impl Polled {
     ) -> Polled {
         let [command, server] = running.each_ref().map(|running| {
             let running = running.as_ref();
-            running.map(|it| it.fd().as_raw_fd())
+            running.map(|command| command.fd().as_raw_fd())
         });
         let fds = [
             Some(network.client.device.fd().as_raw_fd()),
@@ -677,22 +719,26 @@ impl Polled {
             watchers.stop.as_ref().map(AsRawFd::as_raw_fd),
         ];
         Polled(fds.map(|fd| libc::pollfd {
-            // Negative ones are left out.
+            // ppoll(2) ignores negative descriptors.
             fd: fd.unwrap_or(-1),
             events: libc::POLLIN,
             revents: 0,
         }))
     }
 
-    /// Whether one other than the devices was ready at the last wait.
+    /// Returns whether a file other than the devices was ready at the last wait.
     fn has_control_event(&self) -> bool {
-        self.0[Polled::SIGNALS..].iter().any(|it| it.revents != 0)
+        self.0[Polled::SIGNALS..]
+            .iter()
+            .any(|entry| entry.revents != 0)
     }
 
+    /// Returns whether the file at `place` was ready at the last wait.
     fn is_ready(&self, place: usize) -> bool {
         self.0[place].revents != 0
     }
 
+    /// Ignores the file at `place` from now on.
     fn leave_out(&mut self, place: usize) {
         (self.0[place].fd, self.0[place].revents) = (-1, 0);
     }
@@ -705,7 +751,8 @@ impl Polled {
             tv_nsec: time.as_nanos().cast_signed(),
         };
         let Polled(fds) = self;
-        // SAFETY: the array and the time live through the call. A signal leaves revents as they were.
+        // SAFETY: the array and the time live through the call. A call that fails does not write
+        // revents.
         let ready = unsafe {
             libc::ppoll(
                 fds.as_mut_ptr(),

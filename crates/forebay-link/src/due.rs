@@ -1,17 +1,23 @@
-//! A release: packets, and the time at which they are due.
+//! Packets that are due for release at the end of the link.
 
 use forebay_units::Time;
 
-/// Segments of one slot that leave the emulator together.
+/// A release: segments of one slot that leave the emulator together.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
+    /// The time at which the segments are due.
     pub at: Time,
+    /// The slot of the pool that holds the packet.
     pub slot: u32,
+    /// The index of the first segment.
     pub first: u16,
+    /// The number of segments.
     pub segments: u16,
+    /// Whether the queue marked the segments with CE.
     pub marked: bool,
-    /// Bits that the link sent from the release before this one until this one.
+    /// Bits that the link sent after the release before this one, up to the end of this one.
     pub link_bits: u64,
-    /// The link was idle before: the time since the release before says nothing about its rate.
+    /// Whether the link was idle before, so that the time since the release before says nothing
+    /// about its rate.
     pub after_idle: bool,
 }

@@ -1,24 +1,29 @@
-//! Errors before traffic flows.
+//! Errors of a link.
 
 use std::fmt;
 
 use forebay_units::ParamError;
 use nix::errno::Errno;
 
+/// A reason for which a link cannot be made or cannot go on.
 #[derive(Debug)]
 pub enum Error {
-    /// An option is wrong: key, found, allowed.
+    /// An option has a value that is not allowed.
     Input(ParamError),
-    /// This machine does not allow it: one line, with what to do.
+    /// A system call failed, or this machine does not allow a link. The text is one line; it says
+    /// step to do where the user can do something.
     Machine(String),
 }
 
 impl Error {
-    /// `what` could not be done.
-    pub fn machine(what: impl fmt::Display, why: impl fmt::Display) -> Error {
-        Error::Machine(format!("{what}: {why}"))
+    /// Returns the error of a step that failed, such as "writing a packet", for the reason
+    /// `reason`.
+    pub fn machine(step: impl fmt::Display, reason: impl fmt::Display) -> Error {
+        Error::Machine(format!("{step}: {reason}"))
     }
 
+    /// Returns the error of an option `key` whose value is `found`; `allowed` describes the allowed
+    /// values.
     pub fn input(key: &str, found: impl ToString, allowed: impl Into<String>) -> Error {
         Error::Input(ParamError::new(key, found, allowed))
     }
@@ -41,7 +46,7 @@ impl From<ParamError> for Error {
     }
 }
 
-/// An error of the step `what`, for `map_err`.
-pub fn doing(what: &str) -> impl Fn(Errno) -> Error + '_ {
-    move |errno| Error::machine(what, errno.desc())
+/// Returns a function for `map_err` that makes the error of the step `step` from an errno.
+pub fn doing(step: &str) -> impl Fn(Errno) -> Error + '_ {
+    move |errno| Error::machine(step, errno.desc())
 }

@@ -1,5 +1,6 @@
-//! The goodput of each flow. For TCP it counts the bytes that the receiver acknowledged, as seen on
-//! the way back; for other protocols the payload that left the queue.
+//! Goodput of each flow. For TCP it is the number of bytes that the receiver acknowledged, taken
+//! from the packets of the opposite direction. For other protocols it is the payload that left the
+//! queue.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,17 +9,19 @@ use forebay_trace::FlowTotals;
 
 use forebay_packets::ip::{Flow, Headers, TCP};
 
-/// Most flows that are counted one by one; the link carries later ones without counting them.
-const MOST_FLOWS: usize = 1 << 16;
-/// A flow that got less within the window is signalling (the control connection of a measurement, a
-/// name lookup); fairness leaves it out.
-pub const LEAST_BYTES: u64 = 15_000;
+/// The largest number of flows that are data_flows. The link forwards further flows without
+/// counting them.
+const MAX_FLOWS: usize = 1 << 16;
+/// The bytes that a flow must deliver within the window to be data_flows as a data flow. Flows with
+/// fewer are signalling, such as the control connection of a measurement or a DNS query, and do not
+/// count for fairness.
+pub const MIN_FLOW_BYTES: u64 = 15_000;
 
-/// A flow hashes itself.
+/// A hasher that returns the one number that it is given. [`Flow`] writes a hash of its own.
 #[derive(Default)]
-struct Itself(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Itself {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("a flow hashes as one number")
     }
@@ -30,38 +33,45 @@ impl Hasher for Itself {
     }
 }
 
-/// What one flow sent and delivered.
+/// The bytes that one flow sent and delivered.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowBytes {
+    /// The flow.
     pub flow: Flow,
-    /// Payload that left the queue in the whole run.
+    /// Payload bytes that left the queue in the whole run.
     pub sent_bytes: u64,
-    /// Handed to the receiver within the window.
+    /// Payload bytes that were delivered within the window: acknowledged for TCP, sent for other
+    /// protocols.
     pub delivered_bytes: u64,
+    /// The highest acknowledgement number of the present TCP connection.
     acknowledged: Option<u32>,
-    /// `sent_bytes` when it was last shown.
+    /// The value of `sent_bytes` at the last call of [`Flows::recent`].
     shown_bytes: u64,
 }
 
 /// The flows of one direction.
 pub struct Flows {
-    index: HashMap<Flow, usize, BuildHasherDefault<Itself>>,
+    /// The position of each flow in `counts`.
+    index: HashMap<Flow, usize, BuildHasherDefault<IdentityHasher>>,
+    /// The bytes of each flow, in the order in which the flows appeared.
     pub counts: Vec<FlowBytes>,
 }
 
 impl Default for Flows {
-    /// With room for all it will ever hold.
+    /// Returns no flows, with memory for [`MAX_FLOWS`], so that none is allocated during a run.
     fn default() -> Flows {
         Flows {
-            index: HashMap::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
-            counts: Vec::with_capacity(MOST_FLOWS),
+            index: HashMap::with_capacity_and_hasher(MAX_FLOWS, BuildHasherDefault::default()),
+            counts: Vec::with_capacity(MAX_FLOWS),
         }
     }
 }
 
 impl Flows {
+    /// Returns the entry of a flow, which is new if necessary; `None` where there are too many
+    /// flows.
     fn entry(&mut self, flow: Flow) -> Option<&mut FlowBytes> {
-        if self.counts.len() == MOST_FLOWS && !self.index.contains_key(&flow) {
+        if self.counts.len() == MAX_FLOWS && !self.index.contains_key(&flow) {
             return None;
         }
         let index = *self.index.entry(flow).or_insert_with(|| {
@@ -77,7 +87,7 @@ impl Flows {
         Some(&mut self.counts[index])
     }
 
-    /// `payload_bytes` of a packet have left the queue.
+    /// Counts a packet with `payload_bytes` that left the queue.
     pub fn sent(&mut self, headers: &Headers, payload_bytes: u32, in_window: bool) {
         let Some(count) = self.entry(headers.flow) else {
             return;
@@ -88,7 +98,7 @@ impl Flows {
         }
     }
 
-    /// A packet of the other direction has come; it may acknowledge data of this one.
+    /// Counts the bytes that a packet of the opposite direction acknowledges.
     pub fn answered(&mut self, headers: &Headers, in_window: bool) {
         let Some(tcp) = headers.tcp else {
             return;
@@ -98,7 +108,7 @@ impl Flows {
         };
         let count = &mut self.counts[index];
         if tcp.syn {
-            // The ports may have been those of a former connection, with other numbers.
+            // A former connection may have had the same ports, with other sequence numbers.
             count.acknowledged = None;
         }
         let Some(ack) = tcp.ack else {
@@ -106,7 +116,8 @@ impl Flows {
         };
         let former = count.acknowledged;
         let newly_acked = ack.wrapping_sub(former.unwrap_or(ack));
-        // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
+        // Sequence numbers are compared modulo 2^32 (RFC 9293, section 3.4): a difference of 2^31
+        // or more means an older acknowledgement.
         if newly_acked >= 1 << 31 {
             return;
         }
@@ -116,7 +127,8 @@ impl Flows {
         }
     }
 
-    /// The flows that sent most since the last call, with their share of it.
+    /// Returns the flows that sent most bytes since the last call, at most `most`, with their
+    /// shares of all bytes.
     pub fn recent(&mut self, most: usize) -> Vec<(Flow, f64)> {
         let mut flows: Vec<(Flow, f64)> = Vec::new();
         for count in &mut self.counts {
@@ -135,20 +147,22 @@ impl Flows {
         flows
     }
 
-    fn counted(&self) -> impl Iterator<Item = &FlowBytes> {
+    /// Returns the data flows: those that delivered at least [`MIN_FLOW_BYTES`].
+    fn data_flows(&self) -> impl Iterator<Item = &FlowBytes> {
         let counts = self.counts.iter();
-        counts.filter(|count| count.delivered_bytes >= LEAST_BYTES)
+        counts.filter(|count| count.delivered_bytes >= MIN_FLOW_BYTES)
     }
 
-    /// TCP flows that carried data.
+    /// Returns the number of TCP flows that carried data.
     pub fn with_tcp_data(&self) -> u64 {
-        let tcp = self.counted().filter(|count| count.flow.protocol == TCP);
+        let tcp = self.data_flows().filter(|count| count.flow.protocol == TCP);
         tcp.count() as u64
     }
 
-    /// Of those flows that `traffic` knows.
+    /// Returns the totals of the data flows for which `traffic` returns the number of their
+    /// traffic.
     pub fn totals(&self, traffic: impl Fn(&Flow) -> Option<u8>) -> Vec<FlowTotals> {
-        self.counted()
+        self.data_flows()
             .filter_map(|count| {
                 Some(FlowTotals {
                     traffic: traffic(&count.flow)?.into(),
@@ -197,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn goodput_of_tcp_is_what_is_acknowledged() {
+    fn goodput_of_tcp_is_the_number_of_acknowledged_bytes() {
         let mut flows = Flows::default();
-        // Acknowledgements of a flow that is not known count nothing.
+        // Acknowledgements of an unknown flow are ignored.
         flows.answered(&answer(5), true);
         flows.sent(&data(TCP), 0, true);
         let start = u32::MAX - 10_000;
         for (ack, in_window) in [
             (start, true),
-            (start.wrapping_add(20_000), true), // around the end of the numbers
-            (start.wrapping_add(10_000), true), // an older one, overtaken
+            (start.wrapping_add(20_000), true), // the acknowledgement number wraps around
+            (start.wrapping_add(10_000), true), // an older acknowledgement, reordered
             (start.wrapping_add(20_000), true), // a duplicate
             (start.wrapping_add(50_000), false),
             (start.wrapping_add(51_000), true),
@@ -235,7 +249,7 @@ mod tests {
         assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 51_000);
     }
 
-    /// The side that was connected to sends: the other's SYN acknowledges nothing.
+    /// The sender accepted the connection, so that the receiver's SYN acknowledges nothing.
     #[test]
     fn a_download_that_reuses_ports_counts_from_its_own_start() {
         let mut flows = Flows::default();
@@ -252,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn without_acknowledgements_what_was_sent_counts() {
+    fn goodput_of_udp_is_the_number_of_bytes_sent_in_the_window() {
         let mut flows = Flows::default();
         flows.sent(&data(UDP), 20_000, true);
         flows.sent(&data(UDP), 20_000, false);
@@ -262,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn signalling_is_no_flow() {
+    fn a_flow_with_few_bytes_is_not_a_data_flow() {
         let mut flows = Flows::default();
         flows.sent(&data(UDP), 1000, true);
         assert!(flows.totals(|_| Some(0)).is_empty());

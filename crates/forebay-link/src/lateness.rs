@@ -1,4 +1,4 @@
-//! Whether the machine kept time.
+//! Check that the machine was fast enough: the lateness of packets, and the rate that was achieved.
 
 use forebay_units::{Span, Time};
 use hdrhistogram::Histogram;
@@ -6,25 +6,31 @@ use hdrhistogram::Histogram;
 use crate::due::Due;
 use crate::settings::Bounds;
 
-/// How long the rate must have been observed before it can make a run void, in ns.
+/// The shortest busy time over which the rate can make a run void, in ns.
 const LEAST_BUSY_NS: i64 = 1_000_000_000;
 
-/// How late packets were released, and how long they may have waited to be fetched.
+/// Histograms of how late packets were released, and of how late they may have been fetched.
 pub struct Lateness {
+    /// The lateness of releases, in ns.
     histogram: Histogram<u64>,
+    /// The upper bound of the lateness of fetching, in ns.
     fetched: Histogram<u64>,
 }
 
-/// What a busy link released, and how long it took.
+/// A comparison of the rate at which a busy link released packets with the rate at which they were
+/// due.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rate {
+pub struct RateCheck {
+    /// The last release: when it happened, and when it was due.
     last: Option<(Time, Time)>,
-    /// The busy period under way.
+    /// The present busy period.
     period: SentPackets,
-    /// All periods before it that were long enough.
+    /// The sum of all former busy periods that were long enough.
     total: SentPackets,
 }
 
+/// The bits of a busy period, and the time between its first and its last release: as it was, and
+/// as it was planned.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentPackets {
     bits: u64,
@@ -32,13 +38,13 @@ struct SentPackets {
     planned_ns: i64,
 }
 
-/// Shortest busy period that counts for the rate, in ns: over a shorter one, the lateness of the
-/// first and the last packet outweighs the rate.
+/// The shortest busy period that counts for the rate, in ns. In a shorter one, the lateness of the
+/// first and of the last packet dominates the result.
 const LEAST_PERIOD_NS: i64 = 100_000_000;
 
 impl Default for Lateness {
     fn default() -> Lateness {
-        // 100 ns to 100 s at two digits.
+        // From 100 ns to 100 s, with two significant digits.
         let histogram = Histogram::new_with_bounds(100, 100_000_000_000, 2)
             .expect("the bounds are constant and valid");
         Lateness {
@@ -49,32 +55,36 @@ impl Default for Lateness {
 }
 
 impl Lateness {
+    /// Records a release that happened at `now`.
     pub fn released(&mut self, now: Time, due: &Due) {
         self.histogram
             .saturating_record(now.since(due.at).as_nanos());
     }
 
-    /// The emulator found `packets` when it looked, `late` after it should have. They count as
-    /// having come now, which is late by at most that.
+    /// Records `packets` that were fetched at a poll of the device which came `late` after the time
+    /// planned. The packets are treated as arriving at the poll, which is late by at most `late`.
     pub fn fetched(&mut self, packets: u64, late: Span) {
         self.fetched.saturating_record_n(late.as_nanos(), packets);
     }
 
-    /// As [`Lateness::quantile_s`], of how late packets may have been fetched.
+    /// Returns the quantile of the upper bound of the fetching lateness, in s; NaN without packets.
     pub fn fetched_quantile_s(&self, quantile: f64) -> f64 {
         quantile_s(&self.fetched, quantile)
     }
 
-    /// The lateness that this share of the packets did not exceed, in s; NaN without packets.
+    /// Returns the quantile of the lateness of releases, in s; NaN without packets. `quantile` is
+    /// from 0 to 1.
     pub fn quantile_s(&self, quantile: f64) -> f64 {
         quantile_s(&self.histogram, quantile)
     }
 
+    /// Returns the largest lateness of a release, in s; NaN without packets.
     pub fn max_s(&self) -> f64 {
         self.quantile_s(1.0)
     }
 
-    /// Upper end of each bin in s, and releases in it.
+    /// Returns the upper end of each bin of the histogram, in s, and the number of releases in the
+    /// bin.
     pub fn bins(&self) -> Vec<(f64, u64)> {
         self.histogram
             .iter_recorded()
@@ -83,8 +93,9 @@ impl Lateness {
     }
 }
 
-impl Rate {
-    /// Only with one delay for all: otherwise releases are in another order than sendings.
+impl RateCheck {
+    /// Adds a release that happened at `now`. All flows must have the same propagation delay:
+    /// otherwise packets are not released in the order in which they were sent.
     pub fn released(&mut self, now: Time, due: &Due) {
         match self.last {
             Some((last_now, last_due)) if !due.after_idle => {
@@ -102,6 +113,7 @@ impl Rate {
         self.last = Some((now, due.at));
     }
 
+    /// Returns the sum of all busy periods that were long enough, including the present one.
     fn all(&self) -> SentPackets {
         let (total, period) = (self.total, self.period);
         if period.planned_ns < LEAST_PERIOD_NS {
@@ -114,24 +126,27 @@ impl Rate {
         }
     }
 
-    /// While the link was busy, in bit/s; NaN if it never was for long.
+    /// Returns the rate at which packets were released while the link was busy, in bit/s; NaN where
+    /// it was never busy for long enough.
     pub fn achieved_bps(&self) -> f64 {
         rate(self.all().bits, self.all().took_ns)
     }
 
-    /// The same for the times at which packets were due.
+    /// Returns the rate at which packets were due while the link was busy, in bit/s; NaN where it
+    /// was never busy for long enough.
     pub fn asked_bps(&self) -> f64 {
         rate(self.all().bits, self.all().planned_ns)
     }
 
-    /// How far the achieved rate is off, as a share of the asked one; `None` where the link was
-    /// not busy for long enough to say.
-    fn off(&self) -> Option<f64> {
+    /// Returns the relative deviation of the achieved rate from the planned one; `None` where the
+    /// link was busy for less than [`LEAST_BUSY_NS`].
+    fn deviation(&self) -> Option<f64> {
         (self.all().planned_ns >= LEAST_BUSY_NS)
             .then(|| (self.achieved_bps() / self.asked_bps() - 1.0).abs())
     }
 }
 
+/// Returns a quantile of a histogram in ns, as a time in s; NaN where the histogram is empty.
 fn quantile_s(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     if histogram.is_empty() {
         return f64::NAN;
@@ -139,6 +154,7 @@ fn quantile_s(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     histogram.value_at_quantile(quantile) as f64 / 1e9
 }
 
+/// Returns a rate in bit/s; NaN over no time.
 fn rate(bits: u64, ns: i64) -> f64 {
     if ns <= 0 {
         return f64::NAN;
@@ -146,25 +162,31 @@ fn rate(bits: u64, ns: i64) -> f64 {
     bits as f64 / (ns as f64 / 1e9)
 }
 
-/// To three significant figures; no two runs agree to more.
+/// Rounds a time to three significant figures. Runs do not agree to more.
 fn rounded(seconds: f64) -> Span {
     let unit = 10f64.powf(seconds.log10().floor() - 2.0);
     Span::from_secs_f64((seconds / unit).round() * unit)
 }
 
-/// Losses that make a run void.
+/// Packets that were lost because the machine was too slow. Any such loss makes a run void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Dropped by the kernel before the emulator could fetch them.
+    /// Packets that the kernel dropped before the emulator could fetch them.
     pub missed_packets: u64,
-    /// Fetched, and no memory left to keep them in.
+    /// Packets that were fetched while no memory was free.
     pub no_memory_packets: u64,
-    /// Due, and refused by the device.
+    /// Packets that the device refused when they were due.
     pub refused_packets: u64,
 }
 
-/// Why a run is void; empty where it is sound.
-pub fn void(lateness: &Lateness, rates: [&Rate; 2], losses: Losses, bounds: Bounds) -> Vec<String> {
+/// Returns the reasons why a run is void: lateness or a rate error beyond `bounds`, or any loss.
+/// The result is empty for a valid run. `rates` are those up and down.
+pub fn void_reasons(
+    lateness: &Lateness,
+    rates: [&RateCheck; 2],
+    losses: Losses,
+    bounds: Bounds,
+) -> Vec<String> {
     let mut reasons = Vec::new();
     let late = [
         ("released", lateness.quantile_s(0.999)),
@@ -180,10 +202,10 @@ pub fn void(lateness: &Lateness, rates: [&Rate; 2], losses: Losses, bounds: Boun
         }
     }
     for (way, rate) in ["up", "down"].iter().zip(rates) {
-        if let Some(off) = rate.off().filter(|&off| off > bounds.rate) {
+        if let Some(deviation) = rate.deviation().filter(|&value| value > bounds.rate) {
             reasons.push(format!(
                 "the rate {way} was off by {:.2} % (bound {:.2} %)",
-                100.0 * off,
+                100.0 * deviation,
                 100.0 * bounds.rate
             ));
         }
@@ -228,15 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_counts_busy_time_alone() {
-        let mut rate = Rate::default();
+    fn only_busy_periods_count_for_the_rate() {
+        let mut rate = RateCheck::default();
         for start in [0, 1_000_000] {
             for i in 0..200 {
                 let due = due(start + 1000 * i, i == 0);
                 rate.released(at(start + 1010 * i), &due);
             }
         }
-        // A short burst tells nothing.
+        // A short burst does not count.
         rate.released(at(3_000_000), &due(3_000_000, true));
         rate.released(at(3_009_000), &due(3_001_000, false));
         assert!((rate.asked_bps() - 12e6).abs() < 1.0);
@@ -244,39 +266,45 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_told_to_three_figures() {
+    fn lateness_is_rounded_to_three_significant_figures() {
         assert_eq!(rounded(0.003620863).to_string(), "3.62ms");
         assert_eq!(rounded(0.9996).to_string(), "1s");
         assert_eq!(rounded(0.000020124).to_string(), "20.1us");
     }
 
     #[test]
-    fn a_run_is_void_for_a_reason() {
-        let (mut lateness, mut rate) = (Lateness::default(), Rate::default());
+    fn lateness_a_wrong_rate_and_losses_make_a_run_void() {
+        let (mut lateness, mut rate) = (Lateness::default(), RateCheck::default());
         for i in 0..2000 {
             let due = due(1000 * i, i == 0);
             lateness.released(at(1000 * i + 20), &due);
             rate.released(at(1000 * i + 20), &due);
         }
         let none = Losses::default();
-        let idle = Rate::default();
+        let idle = RateCheck::default();
         let bounds = Bounds::default();
-        assert_eq!(void(&lateness, [&rate, &idle], none, bounds), [""; 0]);
+        assert_eq!(
+            void_reasons(&lateness, [&rate, &idle], none, bounds),
+            [""; 0]
+        );
         lateness.fetched(2, Span::from_millis(3));
-        let reasons = void(&lateness, [&rate, &idle], none, bounds);
+        let reasons = void_reasons(&lateness, [&rate, &idle], none, bounds);
         assert!(reasons[0].contains("was fetched more than 3."));
         lateness.fetched(20_000, Span::ZERO);
         let strict = Bounds {
             lateness_p999: Span::from_micros(10),
             ..bounds
         };
-        assert_eq!(void(&lateness, [&rate, &idle], none, strict).len(), 1);
+        assert_eq!(
+            void_reasons(&lateness, [&rate, &idle], none, strict).len(),
+            1
+        );
         rate.released(at(2_010_000), &due(2_000_000, false));
-        let some = Losses {
+        let losses = Losses {
             missed_packets: 3,
             ..none
         };
-        let reasons = void(&lateness, [&idle, &rate], some, bounds);
+        let reasons = void_reasons(&lateness, [&idle, &rate], losses, bounds);
         assert!(reasons[0].contains("rate down") && reasons[1].contains("3 packets"));
         assert_eq!(reasons.len(), 2);
     }

@@ -1,16 +1,61 @@
-//! A bottleneck for real traffic, without root: two network namespaces, and between them the
-//! same disciplines and laws as the simulator's, in real time.
+//! Bottleneck link for real traffic, without root.
 //!
-//! [`run`] makes the namespaces, starts the commands, drives the link as [`Settings`] say, and
-//! gives a [`forebay_trace::Trace`] per direction.
+//! This crate is the engine of `forebay link`. It makes two network namespaces and puts an
+//! emulated link between them: real programs run at both ends, and their packets pass through the
+//! same queues and AQM laws ([`forebay_aqm`]) as in the simulator, but in real time.
+//!
+//! # Central types
+//!
+//! - [`Settings`] describe the link: a [`DirectionSettings`] for each direction (capacity,
+//!   propagation delay, loss, buffer, law), the MTU, and the kind of device.
+//! - [`Commands`] are the programs at the two ends.
+//! - [`run`] sets everything up, forwards packets until the client's command ends, and returns an
+//!   [`Outcome`] with a [`forebay_trace::RunTrace`] for each direction.
+//! - [`Watchers`] look at a run and change it: the live view, the metrics endpoint
+//!   ([`prometheus`]), the control socket ([`control`]), and the captures ([`Capture`]).
+//!
+//! # Example
+//!
+//! PI on a link of 15 Mbit/s around `ping`. The example is not run here, because it needs the right
+//! to make user namespaces.
+//!
+//! ```no_run
+//! use forebay_link::{run, Command, Commands, Settings, Watchers};
+//! use forebay_scenario::LinkOptions;
+//! use forebay_units::Value;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = |key: &str, value: &str| (key.to_owned(), Value::Text(value.to_owned()));
+//! let options = [text("rate", "15Mbit/s"), text("buffer", "150p"), text("aqm", "pi")];
+//! let settings = Settings::of(&LinkOptions::read(&options, &[])?)?;
+//! let ping = Command {
+//!     arguments: ["ping", "-c", "3", "198.18.0.2"].map(Into::into).to_vec(),
+//!     ..Command::default()
+//! };
+//! let commands = Commands { client: Some(ping), ..Commands::default() };
+//! let outcome = run(&settings, &commands, Watchers::default(), |_| {})?;
+//! for direction in &outcome.ways {
+//!     println!("{:?}", direction.counts);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to start reading
+//!
+//! [`run`] in this file shows the order of a run. [`direction`] holds one direction: queue,
+//! transmitter, and propagation delay; it works at exact times and never looks at a clock.
+//! `driver` is the real-time loop around it, and [`lateness`] judges whether the machine kept up.
+//! `namespace`, `netlink`, `process` and `device` make the namespaces, addresses, programs and
+//! devices with Linux's system calls. `examples/link.rs` is a complete program.
 
+#![warn(missing_docs)]
 #![deny(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
 
-mod apart;
 mod attend;
 mod capture;
 pub mod classes;
@@ -42,9 +87,9 @@ mod real_time;
 mod recent;
 mod settings;
 mod started_late;
+mod traffic_map;
 mod watch;
 
-pub use apart::Apart;
 pub use attend::Attendance;
 pub use capture::Capture;
 pub use driver::{duplicate, Observed, Outcome, Watchers};
@@ -54,6 +99,7 @@ pub use netlink::Queue;
 pub use process::{Command, Ended};
 pub use queue_capture::QueueCapture;
 pub use settings::{Bounds, DelayRange, DeviceKind, DirectionSettings, Path, Settings};
+pub use traffic_map::TrafficMap;
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -65,45 +111,52 @@ use nix::unistd::Pid;
 use process::{Adopted, Foreground, Running};
 use real_time::RealTime;
 
-/// How long a server may take until it listens before COMMAND is started all the same.
+/// Time that a server has to start listening. After it, the client's command starts anyway.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The commands at the ends.
+/// The programs that run at the ends of the link.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// The run ends with it; without one, when it is stopped.
+    /// The client's command. The run ends when it ends; without one, the run goes on until it is
+    /// stopped.
     pub client: Option<Command>,
-    /// Started first, and ended with the run.
+    /// The server's command. It is started first, and is ended when the run ends.
     pub server: Option<Command>,
-    /// Programs with hosts of their own.
+    /// Pairs of programs that each have hosts of their own, at most [`MOST_HOSTS`].
     pub programs: Vec<Programs>,
 }
 
-/// A client, and a server if there is one, each on a host of its own behind an end of the link. They
-/// find each other's addresses in `FOREBAY_SERVER` and `FOREBAY_CLIENT`.
+/// A client program and an optional server program, each on a host of its own behind an end of the
+/// link. The environment variables `FOREBAY_SERVER` and `FOREBAY_CLIENT` hold the addresses of the
+/// two hosts.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The end that the server is behind; the client is behind the other.
     pub server_at: End,
+    /// The program on the client's host.
     pub client: Command,
+    /// The program on the server's host.
     pub server: Option<Command>,
-    /// Settings of both hosts.
+    /// Kernel settings (sysctl) of both hosts.
     pub sysctls: Vec<Sysctl>,
 }
 
-/// Programs under way.
+/// A running pair of programs.
 struct RunningPrograms {
     client: Running,
     server: Option<Running>,
 }
 
 impl RunningPrograms {
+    /// Forks the processes of `programs` on the hosts with this number, which counts from 1. They
+    /// wait for [`RunningPrograms::go`] before they run their commands.
     fn start(number: u8, programs: &Programs, network: &NamespaceNetwork) -> Result<Self, Error> {
-        let at = programs.server_at;
-        let addresses = [("SERVER", at), ("CLIENT", at.other())].map(|(name, end)| {
-            let address = end.host_v4(number).to_string();
-            (format!("FOREBAY_{name}"), address)
-        });
+        let server_end = programs.server_at;
+        let addresses =
+            [("SERVER", server_end), ("CLIENT", server_end.other())].map(|(name, end)| {
+                let address = end.host_v4(number).to_string();
+                (format!("FOREBAY_{name}"), address)
+            });
         let start = |command: &Command, end: End| {
             let mut command = command.clone();
             command.environment.extend(addresses.iter().cloned());
@@ -112,11 +165,14 @@ impl RunningPrograms {
         };
         let server = programs.server.as_ref();
         Ok(RunningPrograms {
-            server: server.map(|it| start(it, at)).transpose()?,
-            client: start(&programs.client, at.other())?,
+            server: server
+                .map(|command| start(command, server_end))
+                .transpose()?,
+            client: start(&programs.client, server_end.other())?,
         })
     }
 
+    /// Lets both programs run.
     fn go(&mut self) {
         let server = self.server.as_mut();
         server
@@ -125,33 +181,38 @@ impl RunningPrograms {
             .for_each(Running::go);
     }
 
-    /// How both ended: client, server.
+    /// Returns how the client and the server ended, in this order. A program that still runs counts
+    /// as stopped.
     fn ended(&mut self) -> [Option<Ended>; 2] {
         let server = self.server.as_mut();
-        let ended = |it: &mut Running| it.ended().unwrap_or(Ended::Stopped);
+        let ended = |program: &mut Running| program.ended().unwrap_or(Ended::Stopped);
         [Some(ended(&mut self.client)), server.map(ended)]
     }
 }
 
-/// Paths through which others can enter the namespaces while the link is up.
+/// A description of a link that is up, with which other processes can enter its namespaces.
 #[derive(Clone, Debug)]
 pub struct Ready {
+    /// The process that drives the link.
     pub pid: u32,
-    /// Path of the user namespace, if there is one of its own.
+    /// Path of the link's user namespace; `None` where the link needed none of its own.
     pub user: Option<String>,
-    /// Paths of the network namespaces of client and server.
+    /// Paths of the network namespaces of the client and of the server.
     pub networks: [String; 2],
+    /// Whether the ends have IPv6 addresses.
     pub ipv6: bool,
+    /// Environment variables that the commands at the ends get, with the ends' addresses.
     pub environment: Vec<(String, String)>,
 }
 
-/// Makes a link, runs `commands` at its ends, and tells what was observed.
+/// Makes a link, runs `commands` at its ends, and returns the observations.
 ///
 /// The calling process must have one thread. It enters a user namespace of its own, unless it may
-/// make network namespaces without one. `ready` is called once the link is up.
+/// make network namespaces without one. `ready` is called once, when the link is up.
 ///
 /// # Errors
-/// Settings that do not fit each other, or a machine that does not allow a link.
+/// [`Error::Input`] where a law does not fit its queue; [`Error::Machine`] where the calling
+/// process has several threads, the machine does not allow a link, or a device fails.
 pub fn run(
     settings: &Settings,
     commands: &Commands,
@@ -160,13 +221,16 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let attend = watchers.attend.take();
     one_thread()?;
-    // Before anything is made, see that the laws fit.
+    // The laws are checked before anything is made.
     direction::both(settings)?;
     let _adopted = Adopted::from_now();
     let _foreground = Foreground::of_this_process();
-    // In a user namespace the process would lose this right.
+    // This must come first: inside a user namespace the process has no right to real-time priority.
     let mut real_time = RealTime::take();
-    let hosts = commands.programs.iter().map(|it| &it.sysctls[..]);
+    let hosts = commands
+        .programs
+        .iter()
+        .map(|programs| &programs.sysctls[..]);
     let hosts: Vec<&[Sysctl]> = hosts.take(MOST_HOSTS.into()).collect();
     let mut network = NamespaceNetwork::new(
         settings.device,
@@ -206,7 +270,7 @@ pub fn run(
         .collect::<Result<Vec<_>, Error>>()?;
     programs.iter_mut().for_each(RunningPrograms::go);
     let client = start(&commands.client, End::Client).transpose()?;
-    // No more forks: from here on there may be threads.
+    // No process is forked from here on, so that the watchers may start threads.
     if let Some(attend) = attend {
         attend();
     }
@@ -227,24 +291,25 @@ pub fn run(
     outcome
 }
 
-/// The root queue of a device in this process's namespace, with what waits in it now; `None`
-/// where the device has none.
+/// Returns the root qdisc of a device in this process's network namespace, with its present
+/// backlog; `None` where the device has no qdisc.
 ///
 /// # Errors
-/// There is no such device.
+/// No device has this name, or the kernel does not answer.
 pub fn root_queue(device: &str) -> std::io::Result<Option<Queue>> {
     let mut netlink = netlink::Netlink::open()?;
     let index = netlink.index(device)?;
     netlink.root_queue(index)
 }
 
-/// The keepers are forks, which take no other thread along: what it held would stay locked.
+/// Fails if this process has several threads. The keepers are forked from it, and a lock that
+/// another thread holds during a fork would stay locked in the child.
 fn one_thread() -> Result<(), Error> {
     let tasks = "/proc/self/task";
     let threads = fs::read_dir(tasks)
         .map_err(|error| {
-            let what = "the number of this process's threads, which a link needs to know";
-            Error::machine(what, format!("{tasks}: {error}"))
+            let step = "the number of this process's threads, which a link needs to know";
+            Error::machine(step, format!("{tasks}: {error}"))
         })?
         .count();
     if threads == 1 {
@@ -255,28 +320,33 @@ fn one_thread() -> Result<(), Error> {
     )))
 }
 
-/// Waits until something listens in the server's namespace, which had no socket before, or the
-/// server has failed.
+/// Waits until a socket listens in the server's namespace, which had none before, or until the
+/// server has failed, at most [`SERVER_PATIENCE`].
 fn wait_for_listener(server: &mut Running) {
     let start = Instant::now();
     let mut pause = Duration::from_millis(2);
     while start.elapsed() < SERVER_PATIENCE && !listens(server.keeper()) {
-        // One that ends well may have left a daemon that is about to listen.
-        if server.ended().is_some_and(|it| it != Ended::Status(0)) {
+        // A server that ends with status 0 may have left a daemon that is about to listen.
+        if server
+            .ended()
+            .is_some_and(|ending| ending != Ended::Status(0))
+        {
             return;
         }
-        // The kernel takes a millisecond to print its tables.
+        // Reading the tables in /proc/net takes the kernel about a millisecond.
         std::thread::sleep(pause);
         pause = (2 * pause).min(Duration::from_millis(50));
     }
 }
 
+/// Returns whether a TCP socket listens, or any UDP socket exists, in the network namespace of
+/// `keeper`.
 fn listens(keeper: Pid) -> bool {
     const LISTEN: &str = "0A";
     ["tcp", "tcp6", "udp", "udp6"].iter().any(|protocol| {
         let table = fs::read_to_string(format!("/proc/{keeper}/net/{protocol}"));
         table.is_ok_and(|table| {
-            // A heading, then a line per socket with its state fourth.
+            // A heading is followed by a line for each socket, whose fourth word is its state.
             let mut sockets = table.lines().skip(1);
             let listens = |line: &str| {
                 protocol.starts_with("udp") || line.split_whitespace().nth(3) == Some(LISTEN)

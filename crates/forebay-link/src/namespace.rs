@@ -1,4 +1,4 @@
-//! Two network namespaces, without root. Only the emulator joins them.
+//! The two network namespaces of a link, made without root. Only the emulator connects them.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,17 +15,21 @@ use crate::error::{doing, Error};
 use crate::netlink::{end_attributes, quiet, set_up_end, Netlink};
 use crate::process::keep_capabilities;
 
-/// An end of the link. The addresses are of the blocks for measurements of networks (RFC 2544,
-/// RFC 5180), which no real host has.
+/// An end of the link. Its addresses are from the blocks reserved for benchmarking (RFC 2544,
+/// section C.2.2; RFC 5180, section 8), which no real host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
+    /// The end at which the client's command runs.
     Client,
+    /// The end at which the server's command runs.
     Server,
 }
 
 impl End {
+    /// Both ends, the client first.
     pub const BOTH: [End; 2] = [End::Client, End::Server];
 
+    /// Returns the IPv4 address of this end.
     pub const fn v4(self) -> Ipv4Addr {
         match self {
             End::Client => Ipv4Addr::new(198, 18, 0, 1),
@@ -33,10 +37,12 @@ impl End {
         }
     }
 
+    /// Returns the IPv6 address of this end.
     pub const fn v6(self) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, self as u16 + 1)
     }
 
+    /// Returns "client" or "server".
     pub const fn name(self) -> &'static str {
         match self {
             End::Client => "client",
@@ -44,6 +50,7 @@ impl End {
         }
     }
 
+    /// Returns the opposite end.
     pub const fn other(self) -> End {
         match self {
             End::Client => End::Server,
@@ -51,69 +58,75 @@ impl End {
         }
     }
 
-    /// Of the host behind this end with this number, which counts from 1.
+    /// Returns the address of the host behind this end with this number, which counts from 1.
     pub const fn host_v4(self, number: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self as u8 + 1, number)
     }
 }
 
-/// Most hosts behind each end.
+/// The largest number of hosts behind each end.
 pub const MOST_HOSTS: u8 = 250;
 
-/// Both sides of the pair between an end and a host behind it.
+/// The Ethernet address of both devices of the veth pair between an end and a host behind it.
 const HOST_ETHERNET: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 
-/// A setting of a host, such as ("net.ipv4.tcp_ecn", "1").
+/// A kernel setting of a host: name and value, such as ("net.ipv4.tcp_ecn", "1").
 pub type Sysctl = (String, String);
 
-/// Packets that wait in the kernel while the emulator is kept from running.
+/// The number of packets that a device queues while the emulator does not run.
 const KERNEL_QUEUE_PKTS: u32 = 10_000;
 
-/// Capabilities that making a link needs; in a user namespace of their own, all users have them.
+/// The capabilities that are needed to make a link. Every user has them in a user namespace of its
+/// own.
 const NEEDED: [Capability; 3] = [
     Capability::CAP_SYS_ADMIN,
     Capability::CAP_NET_ADMIN,
     Capability::CAP_NET_RAW,
 ];
 
-/// One end, set up.
+/// One end of the link, set up.
 pub struct Host {
+    /// The network namespace of the end.
     pub namespace: OwnedFd,
+    /// The device through which the emulator exchanges packets with the end.
     pub device: Device,
-    /// Network namespaces of the hosts behind it.
+    /// The network namespaces of the hosts behind the end.
     pub behind: Vec<OwnedFd>,
     netlink: Netlink,
 }
 
-/// Both ends.
+/// Both ends of the link.
 pub struct NamespaceNetwork {
+    /// The client's end.
     pub client: Host,
+    /// The server's end.
     pub server: Host,
-    /// Whether there is IPv6 on the link.
+    /// Whether the ends have IPv6 addresses.
     pub ipv6: bool,
-    /// The user namespace was made here: commands in it must be given its capabilities.
+    /// Whether the link made a user namespace of its own. Commands then need capabilities in it.
     pub own_user: bool,
-    /// The former namespace of this thread, if it may go back there.
+    /// The former network namespace of this thread; `None` where the thread may not return there.
     former: Option<File>,
 }
 
-/// The namespace of this thread.
+/// Opens the network namespace of this thread.
 fn here() -> Result<File, Error> {
     File::open("/proc/thread-self/ns/net")
         .map_err(|error| Error::machine("/proc/thread-self/ns/net", error))
 }
 
+/// Moves this thread into a network namespace.
 fn go_to(namespace: BorrowedFd) -> Result<(), Error> {
     setns(namespace, CloneFlags::CLONE_NEWNET).map_err(doing("entering a network namespace"))
 }
 
 impl NamespaceNetwork {
-    /// Makes both namespaces, and behind each as many hosts as `hosts` has settings for. The
-    /// process must have one thread; it is then in a user namespace of its own, unless it may make
-    /// network namespaces without.
+    /// Makes both namespaces, and behind each end one host for each element of `hosts`, which holds
+    /// the host's kernel settings. The process must have one thread. It enters a user namespace of
+    /// its own, unless it may make network namespaces without one.
     ///
     /// # Errors
-    /// What the machine refuses, with what to do.
+    /// The machine does not allow a step; the error says what to do.
     pub fn new(
         kind: DeviceKind,
         mtu: u32,
@@ -121,10 +134,11 @@ impl NamespaceNetwork {
         hosts: &[&[Sysctl]],
     ) -> Result<NamespaceNetwork, Error> {
         let former = here()?;
-        // With only some of them, as in some containers, the set-up would stop half-way.
-        let may = NEEDED
-            .iter()
-            .all(|&it| caps::has_cap(None, CapSet::Effective, it).is_ok_and(|has| has));
+        // Some containers grant only a part of the capabilities, with which the set-up would fail
+        // half-way.
+        let may = NEEDED.iter().all(|&capability| {
+            caps::has_cap(None, CapSet::Effective, capability).is_ok_and(|has| has)
+        });
         let own_user = !may || unshare(CloneFlags::CLONE_NEWNET).is_err();
         if own_user {
             with_own_user()?;
@@ -180,6 +194,7 @@ impl NamespaceNetwork {
         })
     }
 
+    /// Returns an end.
     pub fn host(&self, end: End) -> &Host {
         match end {
             End::Client => &self.client,
@@ -187,7 +202,7 @@ impl NamespaceNetwork {
         }
     }
 
-    /// Addresses for a command's environment.
+    /// Returns the environment variables that tell a command the addresses of both ends.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut variables = Vec::new();
         for end in End::BOTH {
@@ -200,17 +215,17 @@ impl NamespaceNetwork {
         variables
     }
 
-    /// Packets that the kernel dropped because the emulator did not fetch them in time.
+    /// Returns the packets that the kernel dropped because the emulator did not fetch them in time.
     pub fn missed_packets(&mut self) -> u64 {
         let ends = [&mut self.client, &mut self.server];
-        let missed = ends.map(|place| {
-            let counts = place.netlink.counts(NAME);
-            counts.map_or(0, |it| it.tx_dropped) + place.device.missed_packets()
+        let missed = ends.map(|host| {
+            let device_counts = host.netlink.counts(NAME);
+            device_counts.map_or(0, |counters| counters.tx_dropped) + host.device.missed_packets()
         });
         missed.iter().sum()
     }
 
-    /// Takes the thread back to its former namespace, if it may go there.
+    /// Moves the thread back to its former network namespace, if it may return there.
     pub fn leave(&self) {
         if let Some(former) = &self.former {
             let _ = go_to(former.as_fd());
@@ -218,11 +233,11 @@ impl NamespaceNetwork {
     }
 }
 
-/// Puts this process, which must have one thread, into the namespaces with these paths. The
-/// programs that it then executes have the rights of a link's own commands.
+/// Moves this process, which must have one thread, into the namespaces with these paths. The
+/// programs that it executes then have the same capabilities as a link's own commands.
 ///
 /// # Errors
-/// The link has gone, or is another user's.
+/// The link has ended, or belongs to another user.
 pub fn enter(network: &str, user: Option<&str>) -> Result<(), Error> {
     let open = |path: &str| File::open(path).map_err(|error| Error::machine(path, error));
     let (network, user) = (open(network)?, user.map(open).transpose()?);
@@ -236,8 +251,8 @@ pub fn enter(network: &str, user: Option<&str>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Hosts behind an end, in whose namespace this thread is: each has a namespace of its own, and its
-/// packets go through that of the end. They have IPv4 alone.
+/// Makes the hosts behind an end, in whose namespace this thread is. Each host has a network
+/// namespace of its own, and its packets are forwarded by the end. The hosts have IPv4 only.
 fn hosts_behind(
     end: End,
     namespace: &OwnedFd,
@@ -246,9 +261,9 @@ fn hosts_behind(
     hosts: &[&[Sysctl]],
 ) -> Result<Vec<OwnedFd>, Error> {
     let failed = |error| Error::machine("a host behind the link", error);
-    let mut made = Vec::with_capacity(hosts.len());
+    let mut behind = Vec::with_capacity(hosts.len());
     if hosts.is_empty() {
-        return Ok(made);
+        return Ok(behind);
     }
     set_sysctl("net.ipv4.ip_forward", "1")?;
     for (number, sysctls) in (1..=MOST_HOSTS).zip(hosts) {
@@ -275,18 +290,19 @@ fn hosts_behind(
         let mut own = Netlink::open().map_err(|error| Error::machine("netlink", error))?;
         set_up_end(&mut own, NAME, false, attributes, (address, 32), None).map_err(failed)?;
         go_to(namespace.as_fd())?;
-        made.push(host);
+        behind.push(host);
     }
-    Ok(made)
+    Ok(behind)
 }
 
-/// Writes a setting of this thread's network namespace.
+/// Writes a kernel setting of this thread's network namespace.
 fn set_sysctl(name: &str, value: &str) -> Result<(), Error> {
     let file = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::write(&file, value).map_err(|error| Error::machine(file, error))
 }
 
-/// An Ethernet pair into `namespace`, and a packet socket on its end here.
+/// Makes a veth pair into `namespace`, and a packet socket on the device of the pair that stays
+/// here.
 fn ethernet(
     netlink: &mut Netlink,
     end: End,
@@ -303,6 +319,7 @@ fn ethernet(
     Device::packets(index).map_err(doing("a packet socket"))
 }
 
+/// Returns the error of a TUN device that cannot be made, with advice.
 fn no_tun(errno: Errno) -> Error {
     let advice = match errno {
         Errno::ENOENT => "`modprobe tun`, or in a container --device /dev/net/tun, or leave --device out for packet sockets",
@@ -315,42 +332,46 @@ fn no_tun(errno: Errno) -> Error {
     )
 }
 
-/// A user namespace in which this user stays who it is.
+/// Enters a new user namespace and a new network namespace. The user and the group keep their
+/// numbers there.
 fn with_own_user() -> Result<(), Error> {
     let (user, group) = (geteuid(), getegid());
     match unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET) {
         Ok(()) => {}
         Err(errno) => return Err(no_user_namespace(errno)),
     }
-    // Until setgroups is given up, an unprivileged user may not map a group (user_namespaces(7)).
+    // An unprivileged process may map a group only after it denies setgroups(2)
+    // (user_namespaces(7)).
     let write = |file: &str, text: String| {
         fs::write(format!("/proc/self/{file}"), text)
             .map_err(|error| Error::machine(format!("/proc/self/{file}"), error))
     };
     let _ = fs::write("/proc/self/setgroups", "deny");
     write("uid_map", format!("{user} {user} 1")).map_err(|error| match error {
-        // user_namespaces(7): since Linux 5.12.
+        // Linux 5.12 and later require CAP_SETFCAP to map user 0 (user_namespaces(7)).
         Error::Machine(line) if user.is_root() => Error::Machine(format!(
             "{line}; root may map itself with CAP_SETFCAP alone: run it as another user, or add \
              that capability"
         )),
-        other => other,
+        error => error,
     })?;
     write("gid_map", format!("{group} {group} 1"))
 }
 
+/// Returns the error of a user namespace that cannot be made, with advice from the machine's
+/// settings.
 fn no_user_namespace(errno: Errno) -> Error {
-    let allowed = |file: &str| {
+    let limit = |file: &str| {
         let text = fs::read_to_string(format!("/proc/sys/{file}")).ok()?;
         text.trim().parse::<u64>().ok()
     };
-    let advice = if allowed("user/max_user_namespaces") == Some(0) {
+    let advice = if limit("user/max_user_namespaces") == Some(0) {
         "`sysctl user.max_user_namespaces=10000` allows them"
-    } else if allowed("user/max_net_namespaces") == Some(0) {
+    } else if limit("user/max_net_namespaces") == Some(0) {
         "`sysctl user.max_net_namespaces=10000` allows the network namespaces in it"
-    } else if allowed("kernel/unprivileged_userns_clone") == Some(0) {
+    } else if limit("kernel/unprivileged_userns_clone") == Some(0) {
         "`sysctl kernel.unprivileged_userns_clone=1` allows them"
-    } else if allowed("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+    } else if limit("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
         "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile with \
          `userns,`, allows them"
     } else if filtered() {
@@ -368,7 +389,7 @@ fn no_user_namespace(errno: Errno) -> Error {
     )
 }
 
-/// Whether a seccomp filter is in force (proc(5), status).
+/// Returns whether a seccomp filter applies to this process (proc(5), status).
 fn filtered() -> bool {
     fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"))

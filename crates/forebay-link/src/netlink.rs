@@ -1,4 +1,4 @@
-//! Devices, addresses and routes of one network namespace.
+//! Devices, addresses, routes and qdiscs of one network namespace, over netlink (rtnetlink(7)).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,30 +21,40 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// A connection to the namespace in which it was opened.
+/// A netlink socket, which belongs to the network namespace in which it was opened.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
-/// The root queue of a device.
+/// The root qdisc of a device with its statistics.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    /// "fq_codel", "noqueue", …
+    /// The kind of the qdisc, such as "fq_codel" or "noqueue".
     pub kind: String,
+    /// Packets in the queue (`qlen`).
     pub packets: u32,
+    /// Bytes in the queue (`backlog`).
     pub bytes: u32,
+    /// Packets dropped since the qdisc was made.
     pub drops: u32,
-    /// Sent by the device since it was made.
+    /// Bytes sent since the qdisc was made.
     pub sent_bytes: u64,
 }
 
 impl Netlink {
+    /// Opens a socket for devices, addresses, routes and qdiscs.
+    ///
+    /// # Errors
+    /// Those of socket(2), bind(2) and connect(2).
     pub fn open() -> io::Result<Netlink> {
         Netlink::of_protocol(NETLINK_ROUTE)
     }
 
-    /// A connection to another part of the kernel than devices, addresses and routes.
+    /// Opens a socket of another netlink protocol, such as NETLINK_SOCK_DIAG.
+    ///
+    /// # Errors
+    /// Those of socket(2), bind(2) and connect(2).
     pub fn of_protocol(protocol: isize) -> io::Result<Netlink> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
@@ -55,7 +65,10 @@ impl Netlink {
         })
     }
 
-    /// Sends a request and returns the answers, up to its end.
+    /// Sends a request and returns all its answers.
+    ///
+    /// # Errors
+    /// The kernel refuses the request, or an answer is malformed.
     pub fn ask<T: NetlinkSerializable + NetlinkDeserializable>(
         &mut self,
         message: T,
@@ -93,32 +106,42 @@ impl Netlink {
         }
     }
 
+    /// Sends a request and waits for its acknowledgement.
     fn acknowledged(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(message, flags | NLM_F_ACK).map(|_| ())
     }
 
-    /// Number of a device.
+    /// Returns the number of a device.
+    ///
+    /// # Errors
+    /// No device has this name.
     pub fn index(&mut self, name: &str) -> io::Result<u32> {
         Ok(self.link(name)?.header.index)
     }
 
-    /// Packets and errors of a device.
+    /// Returns the statistics of a device: packets, bytes, errors and drops.
+    ///
+    /// # Errors
+    /// No device has this name, or the kernel has no statistics of it.
     pub fn counts(&mut self, name: &str) -> io::Result<Stats64> {
         let attributes = self.link(name)?.attributes;
-        let stats = attributes.into_iter().find_map(|it| match it {
-            LinkAttribute::Stats64(stats) => Some(stats),
-            _ => None,
-        });
+        let stats = attributes
+            .into_iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(stats) => Some(stats),
+                _ => None,
+            });
         stats.ok_or_else(|| io::Error::other("the kernel keeps no counts of the device"))
     }
 
+    /// Returns the kernel's description of a device.
     fn link(&mut self, name: &str) -> io::Result<LinkMessage> {
         let mut message = LinkMessage::default();
         message
             .attributes
             .push(LinkAttribute::IfName(name.to_owned()));
         let answers = self.ask(RouteNetlinkMessage::GetLink(message), NLM_F_ACK)?;
-        let link = answers.into_iter().find_map(|it| match it {
+        let link = answers.into_iter().find_map(|message| match message {
             RouteNetlinkMessage::NewLink(link) => Some(link),
             _ => None,
         });
@@ -139,8 +162,9 @@ impl Netlink {
         self.acknowledged(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Makes a pair of Ethernet devices, `here` and, in the namespace `there`, `name` with this
-    /// address. With `both` it is that of `here`, too: then neither end looks for the other.
+    /// Makes a veth pair: `here` in this namespace, and `name` with the Ethernet address `address`
+    /// in the namespace `there`. With `both`, `here` has the same address, so that neither device
+    /// needs ARP to find the other.
     pub fn add_veth(
         &mut self,
         here: &str,
@@ -174,7 +198,8 @@ impl Netlink {
         )
     }
 
-    /// Gives a device an address; IPv6 ones without the wait for duplicates (RFC 4862).
+    /// Adds an address to a device. IPv6 addresses skip duplicate address detection (RFC 4862,
+    /// section 5.4).
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
@@ -193,16 +218,17 @@ impl Netlink {
         )
     }
 
-    /// Sends everything without a route of its own to a device.
+    /// Adds a default route through a device.
     pub fn add_default_route(&mut self, index: u32, family: AddressFamily) -> io::Result<()> {
         self.add_route(index, family, None)
     }
 
-    /// Sends what goes to `address` to a device.
+    /// Adds a route to the host `address` through a device.
     pub fn add_route_to(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
         self.add_route(index, AddressFamily::Inet, Some(address))
     }
 
+    /// Adds a route to a host, or a default route where `to` is `None`.
     fn add_route(
         &mut self,
         index: u32,
@@ -229,11 +255,11 @@ impl Netlink {
         )
     }
 
-    /// The root queue of a device; `None` where it has none.
+    /// Returns the root qdisc of a device; `None` where it has none.
     pub fn root_queue(&mut self, index: u32) -> io::Result<Option<Queue>> {
         let message = TcMessage::with_index(index.cast_signed());
         let answers = self.ask(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_DUMP)?;
-        let root = answers.into_iter().find_map(|it| match it {
+        let root = answers.into_iter().find_map(|message| match message {
             RouteNetlinkMessage::NewQueueDiscipline(queue)
                 if queue.header.index == index.cast_signed()
                     && queue.header.parent == TcHandle::ROOT =>
@@ -248,8 +274,8 @@ impl Netlink {
                 match attribute {
                     TcAttribute::Kind(kind) => queue.kind = kind,
                     TcAttribute::Stats2(stats) => {
-                        for one in stats {
-                            match one {
+                        for statistic in stats {
+                            match statistic {
                                 TcStats2::Queue(counts) => {
                                     queue.packets = counts.qlen;
                                     queue.bytes = counts.backlog;
@@ -268,6 +294,7 @@ impl Netlink {
     }
 }
 
+/// Returns the family of an address.
 fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
@@ -275,7 +302,7 @@ fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// Settings of one end of the link besides its addresses.
+/// Returns the attributes of one end's device: its MTU, and the length of its queue in packets.
 pub fn end_attributes(mtu: u32, queue_pkts: u32) -> Vec<LinkAttribute> {
     vec![
         LinkAttribute::Mtu(mtu),
@@ -283,10 +310,12 @@ pub fn end_attributes(mtu: u32, queue_pkts: u32) -> Vec<LinkAttribute> {
     ]
 }
 
-/// Sets up the loopback device and one end of the link; whether there is IPv6.
+/// Sets up the loopback device and the device of one end of the link, with its addresses and
+/// default routes. Returns whether the end has IPv6; where the kernel lacks IPv6, the end has IPv4
+/// only.
 ///
 /// # Errors
-/// A request that the kernel refuses. Without IPv6 in the kernel the end has IPv4 only.
+/// The kernel refuses a request that does not concern IPv6.
 pub fn set_up_end(
     netlink: &mut Netlink,
     device: &str,
@@ -308,8 +337,8 @@ pub fn set_up_end(
     Ok(ipv6.is_ok())
 }
 
-/// Without an address of its own making, a device sends no router solicitations into the queue
-/// under test. A kernel without IPv6 refuses this.
+/// Stops a device from making an IPv6 link-local address, so that it sends no router solicitations
+/// into the queue under test. A kernel without IPv6 refuses the request, which is ignored.
 pub fn quiet(netlink: &mut Netlink, index: u32) {
     let mut message = LinkMessage::default();
     message.header.index = index;

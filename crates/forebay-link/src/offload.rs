@@ -1,28 +1,32 @@
-//! Super-packets: up to 64 KiB of one TCP flow behind a header that tells how to cut them.
+//! Super-packets: up to 64 KiB of one TCP flow behind a `struct virtio_net_hdr`, which says how to
+//! divide them into segments (generic segmentation offload, GSO).
 //!
-//! The queue sees every segment by itself, so that its law judges as many packets as a link
-//! carries. If the queue drops no segment, and marks all or none, they leave as one super-packet
-//! again. Otherwise the parts leave one by one; their payload stays where it is in the slot.
+//! The queue handles every segment by itself, so that its law sees as many packets as on a real
+//! link. If the queue drops no segment, and marks all or none, the segments leave as one
+//! super-packet. Otherwise its parts leave one by one. Their payload is not copied: it stays in the
+//! slot.
 
 use crate::due::Due;
 use crate::pool::{Cut, Slot, PREFIX_BYTES};
 use forebay_packets::ip::{bytes_u16, bytes_u32, folded, set_ce, Headers};
 
-/// linux/virtio_net.h
+/// Flags and types of `struct virtio_net_hdr` (linux/virtio_net.h).
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_ECN: u8 = 0x80;
 
-/// IP with options or extension headers, and TCP with options, of a part.
-const MOST_HEADER_BYTES: usize = 256;
+/// The largest headers of a part: IP with options or extension headers, and TCP with options.
+const MAX_HEADER_BYTES: usize = 256;
 
+/// Returns the 16-bit number at `at`, in the byte order of this machine.
 fn native(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// How the packet in `memory` (prefix and packet) is to be cut; `None` for a plain one.
+/// Returns the division into segments of the packet in `memory` (prefix and packet); `None` for a
+/// packet that is not a super-packet.
 pub fn cut(memory: &[u8], packet_bytes: usize) -> Option<Cut> {
     let kind = memory[1] & !GSO_ECN;
     let payload_bytes = u32::from(native(memory, 4));
@@ -33,7 +37,7 @@ pub fn cut(memory: &[u8], packet_bytes: usize) -> Option<Cut> {
     let tcp = headers.tcp?;
     let header_bytes = u32::from(headers.transport) + u32::from(tcp.header_bytes);
     let segments = u16::try_from(tcp.payload_bytes.div_ceil(payload_bytes)).ok()?;
-    let fits = header_bytes as usize <= MOST_HEADER_BYTES && segments >= 2;
+    let fits = header_bytes as usize <= MAX_HEADER_BYTES && segments >= 2;
     fits.then_some(Cut {
         header_bytes,
         payload_bytes,
@@ -41,24 +45,25 @@ pub fn cut(memory: &[u8], packet_bytes: usize) -> Option<Cut> {
     })
 }
 
-/// Prefix and headers of a part of a super-packet.
+/// The prefix and the headers of a part of a super-packet.
 pub struct Part {
-    memory: [u8; PREFIX_BYTES + MOST_HEADER_BYTES],
+    memory: [u8; PREFIX_BYTES + MAX_HEADER_BYTES],
     bytes: usize,
 }
 
 impl Part {
+    /// Returns the bytes of prefix and headers.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[..self.bytes]
     }
 }
 
-/// The headers of the segments in `due`, from those of the whole (RFC 793, RFC 791), as the
-/// kernel's own segmentation makes them.
+/// Returns prefix and headers of the segments in `due`, made from those of the whole super-packet
+/// (RFC 791, RFC 9293) as the kernel's own segmentation makes them (`tcp_gso_segment`).
 pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
     let header_bytes = cut.header_bytes as usize;
     let bytes = PREFIX_BYTES + header_bytes;
-    let mut memory = [0; PREFIX_BYTES + MOST_HEADER_BYTES];
+    let mut memory = [0; PREFIX_BYTES + MAX_HEADER_BYTES];
     memory[..bytes].copy_from_slice(&whole[..bytes]);
     let payload_bytes = slot.payload(cut, due.first, due.first + due.segments).len();
     let (prefix, headers) = memory[..bytes].split_at_mut(PREFIX_BYTES);
@@ -68,7 +73,7 @@ pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
     }
     prefix[0] |= NEEDS_CHECKSUM;
 
-    let transport = usize::from(slot.headers.map_or(0, |it| it.transport));
+    let transport = usize::from(slot.headers.map_or(0, |headers| headers.transport));
     let total = header_bytes + payload_bytes;
     let tcp_bytes = total - transport;
     let v4 = headers[0] >> 4 == 4;
@@ -87,7 +92,7 @@ pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
     }
 
     let addresses = if v4 { 12..20 } else { 8..40 };
-    // The sum of the pseudo-header; the device adds the rest.
+    // The checksum field holds the sum of the pseudo-header, and the device adds the rest.
     let pseudo =
         sum(&headers[addresses]) + u32::from(forebay_packets::ip::TCP) + bytes_u32(tcp_bytes);
     let tcp = &mut headers[transport..];
@@ -106,19 +111,20 @@ pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
     Part { memory, bytes }
 }
 
-/// Sets CE in headers that stand without their payload.
+/// Sets CE in IP headers without their payload.
 fn mark(headers: &mut [u8]) {
     if headers[0] >> 4 == 6 {
         headers[1] |= 0b11 << 4;
         return;
     }
-    // `set_ce` reads a whole packet, so the headers must give their own length.
+    // `set_ce` checks the length of a whole packet, so that the length field must not promise more.
     let length = [headers[2], headers[3]];
     headers[2..4].fill(0);
     set_ce(headers);
     headers[2..4].copy_from_slice(&length);
 }
 
+/// Returns the sum of the 16-bit words of `bytes`, as the Internet checksum uses it (RFC 1071).
 fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks_exact(2);
     words
@@ -138,7 +144,7 @@ mod tests {
     use forebay_units::Time;
     use proptest::prelude::*;
 
-    /// A super-packet of TCP with ECT(0) and its prefix, as the kernel hands it over.
+    /// Returns a super-packet of TCP with ECT(0) and its prefix, as the kernel hands it over.
     fn super_packet(v6: bool, payload: usize, segment: u16) -> Vec<u8> {
         let ip = if v6 { 40 } else { 20 };
         let mut memory = vec![0; PREFIX_BYTES + ip + 32 + payload];
@@ -176,7 +182,7 @@ mod tests {
         memory
     }
 
-    /// Cuts a super-packet at `ends` and returns each part as a packet.
+    /// Divides a super-packet at `ends` and returns each part as a packet.
     fn parts(memory: &[u8], ends: &[u16], marked: impl Fn(u16) -> bool) -> Vec<Vec<u8>> {
         let mut pool = Pool::new(1, 70_000);
         let slot = pool.take().unwrap();
@@ -207,10 +213,11 @@ mod tests {
     }
 
     proptest! {
-        /// The parts are sound packets, carry every byte once and in order, and only those
-        /// marked are marked.
+        /// The parts are valid packets, carry every byte once and in order, and only the marked
+        /// parts
+            /// have CE.
         #[test]
-        fn parts_make_the_whole(v6: bool, payload in 3000usize..60_000, segment in 500u16..1449, cuts in proptest::collection::vec(any::<u16>(), 0..6)) {
+        fn the_parts_of_a_super_packet_carry_all_of_it(v6: bool, payload in 3000usize..60_000, segment in 500u16..1449, cuts in proptest::collection::vec(any::<u16>(), 0..6)) {
             let memory = super_packet(v6, payload, segment);
             let segments = payload.div_ceil(usize::from(segment)) as u16;
             let mut ends: Vec<u16> = cuts.iter().map(|cut| 1 + cut % segments).chain([segments]).collect();
@@ -247,7 +254,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_cut_safely(mut memory in proptest::collection::vec(any::<u8>(), PREFIX_BYTES..300), v6: bool) {
+        fn any_bytes_are_divided_without_a_panic(mut memory in proptest::collection::vec(any::<u8>(), PREFIX_BYTES..300), v6: bool) {
             memory[1] = if v6 { GSO_TCP_V6 } else { GSO_TCP_V4 };
             let bytes = memory.len() - PREFIX_BYTES;
             if let Some(cut) = cut(&memory, bytes) {

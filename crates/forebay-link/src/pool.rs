@@ -1,55 +1,60 @@
-//! Memory for packets under way: fixed slots, so that no packet costs an allocation.
+//! Memory for packets under way, in slots of a fixed size, so that no packet needs an allocation.
 
 use forebay_aqm::{HeldPacket, TrafficClass};
 
 use forebay_packets::ip::{bytes_u32, Headers};
 
-/// Bytes before each packet for the header with which a device describes a super-packet.
+/// The bytes before each packet for the `struct virtio_net_hdr` that describes a super-packet.
 pub const PREFIX_BYTES: usize = 10;
-/// Room for the largest super-packet with its headers.
+/// The size of the largest super-packet with its headers.
 pub const SUPER_PACKET_BYTES: usize = 65_536 + 128;
 
-/// Where the bytes of a [`Segment`] are.
+/// The place of a [`Segment`]'s bytes in the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
+    /// The number of the slot.
     pub slot: u32,
-    /// Which segment of the slot.
+    /// The index of the segment in the slot.
     pub index: u16,
 }
 
-/// One packet of at most an MTU in the queue: a slot of the pool, or a part of one that holds a
-/// super-packet. Its length is that on the link, with its own IP header; a mark is written into the
-/// slot when it leaves.
+/// One packet of at most an MTU in the queue: a slot of the pool, or a segment of a super-packet in
+/// a slot. Its length is that on the link, with its own IP header. A mark is written into the
+/// packet when it leaves.
 pub type Segment = HeldPacket<Place>;
 
 /// The packet in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
-    /// Without the prefix.
+    /// The length of the packet, without the prefix.
     pub bytes: u32,
+    /// The headers of the packet; `None` where it is not valid IP.
     pub headers: Option<Headers>,
-    /// How a super-packet is to be cut; `None` for a plain packet.
+    /// The division of a super-packet into segments; `None` for a plain packet.
     pub cut: Option<Cut>,
-    /// Segments that have not left yet.
+    /// The number of segments that have not left yet.
     under_way: u16,
 }
 
-/// How a super-packet divides into segments.
+/// The division of a super-packet into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Headers that every segment repeats.
+    /// The size of the headers, which every segment repeats.
     pub header_bytes: u32,
-    /// Payload of every segment but the last.
+    /// The payload of every segment except the last, which may have less.
     pub payload_bytes: u32,
+    /// The number of segments.
     pub segments: u16,
 }
 
 impl Slot {
+    /// Returns the number of segments, which is 1 for a plain packet.
     pub fn segments(&self) -> u16 {
         self.cut.map_or(1, |cut| cut.segments)
     }
 
-    /// The payload of segments `first..end` of a super-packet: its range in the packet.
+    /// Returns the range of bytes in the packet that holds the payload of the segments
+    /// `first..end`.
     pub fn payload(&self, cut: &Cut, first: u16, end: u16) -> std::ops::Range<usize> {
         let at = |index: u16| {
             let payload = u32::from(index) * cut.payload_bytes;
@@ -58,6 +63,7 @@ impl Slot {
         at(first)..at(end)
     }
 
+    /// Returns the length of a segment with its headers.
     fn segment_bytes(&self, index: u16) -> u32 {
         match &self.cut {
             None => self.bytes,
@@ -66,17 +72,18 @@ impl Slot {
     }
 }
 
+/// A fixed number of slots for packets.
 pub struct Pool {
     memory: Vec<u8>,
     slot_bytes: usize,
     slots: Vec<Slot>,
-    /// Last in, first out: a short queue stays in the processor's cache.
+    /// The free slots, last in, first out, so that a short queue stays in the processor's cache.
     free: Vec<u32>,
 }
 
 impl Pool {
-    /// Room for `slots` packets of at most `packet_bytes`. The pages are taken from the system
-    /// when they are first used.
+    /// Returns a pool of `slots` packets of at most `packet_bytes` bytes. The system provides the
+    /// memory pages when they are first used.
     pub fn new(slots: u32, packet_bytes: usize) -> Pool {
         let slot_bytes = (PREFIX_BYTES + packet_bytes).next_multiple_of(64);
         Pool {
@@ -87,44 +94,47 @@ impl Pool {
         }
     }
 
-    /// A free slot; `None` if every one is in use.
+    /// Takes a free slot; `None` where all are in use.
     pub fn take(&mut self) -> Option<u32> {
         self.free.pop()
     }
 
-    /// Gives back a slot that was taken and not filled.
+    /// Returns a slot that was taken but not filled.
     pub fn put_back(&mut self, slot: u32) {
         self.free.push(slot);
     }
 
-    /// The slot's memory: prefix and packet.
+    /// Returns the memory of a slot: prefix and packet.
     pub fn memory(&mut self, slot: u32) -> &mut [u8] {
         let start = slot as usize * self.slot_bytes;
         &mut self.memory[start..start + self.slot_bytes]
     }
 
-    /// The packet in a slot.
+    /// Returns the packet in a slot.
     pub fn packet(&self, slot: u32) -> &[u8] {
         let start = slot as usize * self.slot_bytes + PREFIX_BYTES;
         &self.memory[start..start + self.slots[slot as usize].bytes as usize]
     }
 
+    /// Returns the packet in a slot, to change it.
     pub fn packet_mut(&mut self, slot: u32) -> &mut [u8] {
         let start = slot as usize * self.slot_bytes + PREFIX_BYTES;
         &mut self.memory[start..start + self.slots[slot as usize].bytes as usize]
     }
 
-    /// The whole of a slot as it was read: prefix and packet.
+    /// Returns the prefix and the packet in a slot.
     pub fn with_prefix(&self, slot: u32) -> &[u8] {
         let start = slot as usize * self.slot_bytes;
         &self.memory[start..start + PREFIX_BYTES + self.slots[slot as usize].bytes as usize]
     }
 
+    /// Returns the description of the packet in a slot.
     pub fn slot(&self, slot: u32) -> &Slot {
         &self.slots[slot as usize]
     }
 
-    /// Describes the packet that a device has put into a slot; all its segments are then under way.
+    /// Describes the packet that a device has written into a slot. All its segments count as under
+    /// way until [`Pool::left`].
     pub fn fill(&mut self, slot: u32, bytes: u32, cut: Option<Cut>) {
         let entry = &mut self.slots[slot as usize];
         *entry = Slot {
@@ -138,23 +148,26 @@ impl Pool {
         self.slots[slot as usize].headers = headers;
     }
 
+    /// Returns a segment of the packet in a slot, for the queue.
     pub fn segment(&self, slot: u32, index: u16) -> Segment {
         let entry = &self.slots[slot as usize];
-        let class = entry.headers.map_or(TrafficClass::default(), |it| it.class);
+        let class = entry
+            .headers
+            .map_or(TrafficClass::default(), |headers| headers.class);
         Segment {
             handle: Place { slot, index },
             bytes: entry.segment_bytes(index),
             ecn: class.ecn(),
             dscp: class.dscp(),
-            flow: entry.headers.map_or(0, |it| it.flow.mixed()),
-            hosts: entry.headers.map_or((0, 0), |it| it.flow.hosts()),
-            tcp: entry.headers.is_some_and(|it| it.is_tcp()),
+            flow: entry.headers.map_or(0, |headers| headers.flow.mixed()),
+            hosts: entry.headers.map_or((0, 0), |headers| headers.flow.hosts()),
+            tcp: entry.headers.is_some_and(|headers| headers.is_tcp()),
             traffic: None,
             marked: false,
         }
     }
 
-    /// Segments of a slot have left; its last one frees it.
+    /// Notes that `segments` of a slot have left. The slot is free when the last one has left.
     pub fn left(&mut self, slot: u32, segments: u16) {
         let entry = &mut self.slots[slot as usize];
         entry.under_way -= segments;
@@ -163,6 +176,7 @@ impl Pool {
         }
     }
 
+    /// Returns the number of free slots.
     #[cfg(test)]
     pub fn free_slots(&self) -> usize {
         self.free.len()

@@ -1,15 +1,15 @@
-//! Commands at the ends of the link; no process of theirs outlives the link.
+//! Commands at the ends of the link. None of their processes outlives the link.
 //!
-//! Each command has a keeper: a process that starts it and ends when its line to the emulator
-//! closes, which the kernel does whenever the emulator ends. The keeper is the first process of a
-//! PID namespace, so the kernel kills all processes of that namespace with it, in one go and
-//! whatever they have done; and a command can neither signal the emulator nor kill its keeper.
-//! A /proc of the namespace is mounted for the command, so that `ps` and `kill` agree.
+//! Each command has a keeper: a process that starts the command, and that ends when its socket to
+//! the emulator is closed. The kernel closes the socket whenever the emulator ends. The keeper is
+//! the first process of a PID namespace, so that the kernel kills all processes of the namespace
+//! together with it (pid_namespaces(7)). A command can neither signal the emulator nor kill its
+//! keeper. A /proc of the namespace is mounted for the command, so that `ps` shows the same
+//! processes that `kill` reaches.
 //!
-//! Where the machine does not allow such a namespace or its /proc, as in some containers, the
-//! keeper adopts the processes that the command leaves behind (PR_SET_CHILD_SUBREAPER) and kills
-//! them at the end. A command that kills its keeper there leaves them to the emulator, which
-//! adopts them in turn ([`Adopted`]).
+//! Some containers do not allow such a namespace or its /proc. There the keeper adopts the
+//! processes that the command leaves behind (PR_SET_CHILD_SUBREAPER) and kills them at the end. If
+//! the command kills its keeper, the emulator adopts them instead ([`Adopted`]).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ use nix::unistd::{fork, getpgrp, setpgid, tcgetpgrp, tcsetpgrp, ForkResult, Pid}
 
 use crate::error::{doing, Error};
 
-/// Signals that are passed on to the command.
+/// The signals that are passed on to the command.
 pub const FORWARDED: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -46,36 +46,39 @@ pub const FORWARDED: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// What to run at an end.
+/// A command to run at an end of the link.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub arguments: Vec<OsString>,
-    /// On top of the environment of this process.
+    /// Variables that are added to the environment of this process.
     pub environment: Vec<(String, String)>,
-    /// File for its output and errors. With one, the command has no input, and leads a process
-    /// group of its own that gets its signals.
+    /// A file for standard output and standard error. With it, the command has no standard input
+    /// and leads a process group of its own, to which signals go.
     pub output: Option<PathBuf>,
-    /// Where it runs, if not in this process's folder.
+    /// The working directory; `None` is that of this process.
     pub folder: Option<PathBuf>,
-    /// How long after [`Running::go`] it starts; `None` is at once, without it.
+    /// The time from [`Running::go`] to the start of the command; `None` starts it at once, without
+    /// waiting for `go`.
     pub start: Option<Duration>,
-    /// How long after [`Running::go`] it is stopped, if it has an output of its own.
+    /// The time from [`Running::go`] to the stop of the command. It applies only where `output` is
+    /// set.
     pub stop: Option<Duration>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With this exit status; 128 + n where signal n killed it, as shells say.
+    /// The command exited with this status, or with 128 + n where signal n killed it, as shells
+    /// count.
     Status(i32),
-    /// It could not be started: the number of the error.
+    /// The command could not be started; the number is that of the error (errno(3)).
     NotStarted(i32),
-    /// It was still running when it was to stop, or was to start later.
+    /// The command was stopped while it ran, or before its start was due.
     Stopped,
 }
 
-/// A command under way.
+/// A command with its keeper.
 pub struct Running {
     keeper: Pid,
     line: UnixStream,
@@ -83,19 +86,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` in `namespace`. The process must have one thread.
+    /// Starts a keeper for `command` in `namespace`. The calling process must have one thread. With
+    /// `give_capabilities`, the command keeps some capabilities of the user namespace.
     ///
     /// # Errors
-    /// A keeper that cannot be started. [`Self::ended`] tells of a command that cannot be started.
+    /// The keeper cannot be started. Where the command itself cannot be started, [`Self::ended`]
+    /// says so.
     pub fn start(
         command: &Command,
         namespace: BorrowedFd,
         give_capabilities: bool,
     ) -> Result<Running, Error> {
-        for apart in [true, false] {
+        for own_namespace in [true, false] {
             let (mut ours, mut keepers) =
                 UnixStream::pair().map_err(|error| Error::machine("a socket pair", error))?;
-            let forked = match apart {
+            let forked = match own_namespace {
                 true => fork_into_pid_namespace(),
                 // SAFETY: the process has one thread, so the child may do anything.
                 false => unsafe { fork() },
@@ -112,19 +117,19 @@ impl Running {
                             ended: None,
                         });
                     }
-                    // The new namespace got no /proc of its own.
+                    // The keeper could not mount a /proc in its new namespace.
                     let _ = waitpid(child, None);
                 }
                 Ok(ForkResult::Child) => {
                     drop(ours);
-                    if (!apart || mount_proc().is_ok()) && keepers.write_all(&[0]).is_ok() {
+                    if (!own_namespace || mount_proc().is_ok()) && keepers.write_all(&[0]).is_ok() {
                         keep(command, namespace, give_capabilities, keepers);
                     }
-                    // The child must not tear down what belongs to the parent.
+                    // The child must not run destructors of the parent's values.
                     // SAFETY: ends the process.
                     unsafe { libc::_exit(0) }
                 }
-                Err(_) if apart => {}
+                Err(_) if own_namespace => {}
                 Err(errno) => return Err(doing("fork")(errno)),
             }
         }
@@ -133,17 +138,17 @@ impl Running {
         ))
     }
 
-    /// A process that lives in the end's namespace for as long as the command does.
+    /// Returns a process that is in the end's network namespace for as long as the command runs.
     pub fn keeper(&self) -> Pid {
         self.keeper
     }
 
-    /// Readable when the command has ended.
+    /// Returns the descriptor that is readable when the command has ended.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
 
-    /// How the command ended; `None` while it runs.
+    /// Returns the end of the command; `None` while it runs.
     pub fn ended(&mut self) -> Option<Ended> {
         let mut message = [0; 5];
         let read = if self.ended.is_none() {
@@ -160,23 +165,25 @@ impl Running {
                     _ => Ended::Stopped,
                 })
             }
-            // The keeper itself was killed.
+            // The socket was closed without a report: the keeper itself was killed.
             Ok(_) => Some(Ended::Status(128 + libc::SIGKILL)),
             Err(_) => None,
         };
         self.ended
     }
 
+    /// Sends a signal to the command, through its keeper.
     pub fn signal(&self, signal: Signal) {
         let _ = kill(self.keeper, signal);
     }
 
-    /// The time zero of its start and its stop is now.
+    /// Takes the present time as time zero of the command's start and stop.
     pub fn go(&mut self) {
         let _ = self.line.write_all(&[0]);
     }
 
-    /// Asks the command to end; after `patience`, kills it and the processes that it left behind.
+    /// Sends SIGTERM to the command. After its end, but after `patience` at the latest, kills it
+    /// and the processes that it left behind.
     pub fn end(mut self, patience: Duration) {
         self.signal(Signal::SIGTERM);
         let start = Instant::now();
@@ -189,27 +196,29 @@ impl Running {
 impl Drop for Running {
     /// Kills the command and the processes that it left behind.
     fn drop(&mut self) {
-        // A later keeper holds a copy of this line's end: closing ours would not end it.
+        // Keepers that were forked later hold a copy of this socket, so that closing it alone would
+        // not reach the keeper.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = waitpid(self.keeper, None);
     }
 }
 
-/// What a keeper reports, before a number.
+/// The kinds of a keeper's report, each of which is followed by a number.
 const ENDED: u8 = 0;
 const NOT_STARTED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// Time that a command has to end after it was asked to, before it is killed.
+/// Time between SIGTERM and SIGKILL for a command that is stopped.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Forks; the child is the first process of a new PID namespace, and in a mount namespace of its
-/// own. The process must have one thread.
+/// Forks this process, which must have one thread. The child is the first process of a new PID
+/// namespace, and has a mount namespace of its own.
 fn fork_into_pid_namespace() -> nix::Result<ForkResult> {
     let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     let flags = libc::c_long::from(flags.bits() | libc::SIGCHLD);
-    // unshare(2) would put every later child of this process there, and forbid it further threads.
-    // SAFETY: without a stack it is a fork; the process has one thread, so the child may do anything.
+    // unshare(2) would move every later child of this process there, and allow it no further
+    // threads. SAFETY: without a stack, clone(2) is a fork. The process has one thread, so the
+    // child may do anything.
     match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
         -1 => Err(nix::errno::Errno::last()),
         0 => Ok(ForkResult::Child),
@@ -220,8 +229,8 @@ fn fork_into_pid_namespace() -> nix::Result<ForkResult> {
 }
 
 /// Mounts the /proc of this process's PID namespace over the machine's, in this mount namespace
-/// alone. Other mounts stay as they are: where they are shared, mounts of the command reach the
-/// machine as before.
+/// only. Other mounts stay as they are: where they are shared, mounts that the command makes are
+/// visible outside, as without the link.
 fn mount_proc() -> nix::Result<()> {
     let nothing = None::<&str>;
     mount(nothing, "/proc", nothing, MsFlags::MS_PRIVATE, nothing)?;
@@ -229,10 +238,11 @@ fn mount_proc() -> nix::Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), flags, nothing)
 }
 
-/// The life of a keeper.
+/// Runs the keeper: starts the command, passes signals on, reports its end, and returns when the
+/// emulator closes the socket.
 fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut line: UnixStream) {
     let _ = prctl::set_child_subreaper(true);
-    // Where the emulator dies while this process is stopped.
+    // The keeper ends with the emulator also while it is stopped (SIGSTOP).
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let _ = prctl::set_name(c"forebay-keeper");
     let mut signals = SigSet::empty();
@@ -250,11 +260,11 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
     loop {
         match agenda.due(Instant::now()) {
             Some(Due::Start) => {
-                let started = setns(namespace, CloneFlags::CLONE_NEWNET)
+                let child_pid = setns(namespace, CloneFlags::CLONE_NEWNET)
                     .map_err(std::io::Error::from)
                     .and_then(|()| spawn(command, give_capabilities));
-                match started {
-                    Ok(started) => pid = Some(started),
+                match child_pid {
+                    Ok(child_pid) => pid = Some(child_pid),
                     Err(error) => {
                         let number = error.raw_os_error().unwrap_or(libc::EIO);
                         return send_report(&mut line, NOT_STARTED, number);
@@ -273,14 +283,14 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
         ];
         let _ = poll(&mut fds, agenda.timeout(Instant::now()));
-        let heard = fds[0].any() == Some(true);
+        let line_is_ready = fds[0].any() == Some(true);
         while let Ok(Some(signal)) = signals.read_signal() {
             let Some(pid) = pid else { continue };
             if signal.ssi_signo == libc::SIGCHLD as u32 {
                 continue;
             }
             if command.output.is_some() {
-                // A terminal's signals do not reach its group.
+                // Signals of the terminal do not reach the command's own process group.
                 if let Ok(signal) = Signal::try_from(signal.ssi_signo.cast_signed()) {
                     let _ = killpg(pid, signal);
                 }
@@ -289,24 +299,24 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
             }
         }
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            let value = match status {
+            let status_value = match status {
                 WaitStatus::StillAlive => break,
-                WaitStatus::Exited(who, code) if Some(who) == pid => code,
-                WaitStatus::Signaled(who, signal, _) if Some(who) == pid => 128 + signal as i32,
+                WaitStatus::Exited(child, code) if Some(child) == pid => code,
+                WaitStatus::Signaled(child, signal, _) if Some(child) == pid => 128 + signal as i32,
                 _ => continue,
             };
-            // How it ended says nothing where it was asked to.
-            let what = if agenda.stopping() { STOPPED } else { ENDED };
-            send_report(&mut line, what, value);
+            // The exit status of a command that was stopped says nothing.
+            let kind = if agenda.stopping() { STOPPED } else { ENDED };
+            send_report(&mut line, kind, status_value);
         }
-        if heard && !matches!(line.read(&mut [0]), Ok(1)) {
-            // The first process of a PID namespace takes all others along.
+        if line_is_ready && !matches!(line.read(&mut [0]), Ok(1)) {
+            // The end of the first process of a PID namespace kills all others in it.
             if Pid::this() != FIRST {
                 kill_descendants(&HashSet::new());
             }
             return;
         }
-        if heard {
+        if line_is_ready {
             agenda.zero = Some(Instant::now());
         }
     }
@@ -315,25 +325,27 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
 /// The first process of a PID namespace.
 const FIRST: Pid = Pid::from_raw(1);
 
-/// What of a command is due.
+/// An action of the keeper that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     Start,
     Stop(Signal),
 }
 
-/// When a command is to start and to stop.
+/// The times at which a command starts and stops.
 struct Agenda {
-    /// The time zero of both, once it is known.
+    /// Time zero of both times; `None` until [`Running::go`].
     zero: Option<Instant>,
     start: Option<Duration>,
     stop: Option<Duration>,
-    /// What was done.
+    /// Whether the command was started, or must not start any more.
     started: bool,
+    /// The last signal that was sent to stop the command.
     stopped: Option<Signal>,
 }
 
 impl Agenda {
+    /// Returns the agenda of a command that has not started.
     fn of(command: &Command) -> Agenda {
         Agenda {
             zero: None,
@@ -344,11 +356,12 @@ impl Agenda {
         }
     }
 
+    /// Returns whether the command was told to stop.
     fn stopping(&self) -> bool {
         self.stopped.is_some()
     }
 
-    /// What comes next, and how long after zero.
+    /// Returns the next action and its time after zero.
     fn next(&self) -> Option<(Due, Duration)> {
         let stop = match self.stopped {
             None => self.stop.map(|at| (Due::Stop(Signal::SIGTERM), at)),
@@ -365,7 +378,7 @@ impl Agenda {
             .min_by_key(|(_, at)| *at)
     }
 
-    /// What is due now, which is then done.
+    /// Returns the action that is due at `now`, and counts it as done.
     fn due(&mut self, now: Instant) -> Option<Due> {
         if self.start.is_none() && !self.started {
             self.started = true;
@@ -377,37 +390,40 @@ impl Agenda {
         }
         match due {
             Due::Start => self.started = true,
-            // What has not started by then does not start any more.
+            // A command that has not started by the time of its stop never starts.
             Due::Stop(signal) => (self.started, self.stopped) = (true, Some(signal)),
         }
         Some(due)
     }
 
-    /// How long nothing will be due.
+    /// Returns the time until the next action.
     fn timeout(&self, now: Instant) -> PollTimeout {
         let (Some(zero), Some((_, at))) = (self.zero, self.next()) else {
             return PollTimeout::NONE;
         };
-        // Rounded up, so that it is due when the wait is over.
-        let left = (zero + at).saturating_duration_since(now) + Duration::from_micros(999);
-        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        // The time is rounded up to milliseconds, so that the action is due when the wait ends.
+        let remaining = (zero + at).saturating_duration_since(now) + Duration::from_micros(999);
+        PollTimeout::try_from(remaining).unwrap_or(PollTimeout::MAX)
     }
 }
 
-/// The signal, if a process sent it. A terminal's signals reach the command without us, except
-/// SIGHUP: the kernel sends it to the leader of the session alone, which this process may be.
+/// Returns the signal if it must be passed on to the command, and `None` otherwise. Signals of the
+/// terminal reach the command directly, except SIGHUP: the kernel sends it only to the leader of
+/// the session, which this process may be.
 pub fn sent_by_a_process(signal: &nix::sys::signalfd::siginfo) -> Option<Signal> {
     let from_kernel = signal.ssi_code == libc::SI_KERNEL;
     Signal::try_from(signal.ssi_signo.cast_signed())
         .ok()
-        .filter(|it| !from_kernel || *it == Signal::SIGHUP)
+        .filter(|signal| !from_kernel || *signal == Signal::SIGHUP)
 }
 
-fn send_report(line: &mut UnixStream, what: u8, value: i32) {
+/// Sends a report to the emulator: its kind, and a number.
+fn send_report(line: &mut UnixStream, kind: u8, value: i32) {
     let value = value.to_ne_bytes();
-    let _ = line.write_all(&[what, value[0], value[1], value[2], value[3]]);
+    let _ = line.write_all(&[kind, value[0], value[1], value[2], value[3]]);
 }
 
+/// Starts the command as a child of the keeper.
 fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
     let mut child = StdCommand::new(&command.arguments[0]);
     child.args(&command.arguments[1..]);
@@ -436,12 +452,13 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
                 setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
                 take_terminal(Pid::this())?;
             }
-            // An interpreter that embeds this ignores some signals, which would be inherited.
+            // A Python interpreter that runs this code ignores some signals, which would be
+            // inherited.
             for signal in [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT] {
                 libc::signal(signal, libc::SIG_DFL);
             }
             nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-            // If the keeper itself is killed.
+            // The command ends also if the keeper itself is killed.
             prctl::set_pdeathsig(Signal::SIGKILL)?;
             if give_capabilities {
                 keep_capabilities();
@@ -453,8 +470,8 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
     Ok(Pid::from_raw(child.id().cast_signed()))
 }
 
-/// Capabilities that ping, tcpdump, ip, tc and servers on low ports need within the link's
-/// namespaces. Without this step, exec takes all capabilities from users other than root.
+/// Keeps the capabilities that ping, tcpdump, ip, tc and servers on low ports need within the
+/// link's namespaces. Otherwise execve(2) would drop all capabilities of users other than root.
 pub fn keep_capabilities() {
     for capability in [
         Capability::CAP_NET_ADMIN,
@@ -466,8 +483,8 @@ pub fn keep_capabilities() {
     }
 }
 
-/// Kills every descendant of this process, except those below `spared` children, and reaps them.
-/// Processes that are left behind become its children: it must be a subreaper.
+/// Kills and reaps every descendant of this process, except the children in `spared` and their
+/// descendants. The process must be a subreaper, so that orphans become its children.
 fn kill_descendants(spared: &HashSet<Pid>) {
     loop {
         let descendants = descendants(spared);
@@ -477,14 +494,14 @@ fn kill_descendants(spared: &HashSet<Pid>) {
         for process in descendants {
             let _ = kill(process, Signal::SIGKILL);
         }
-        // Another round finds what a process forked before it was killed.
+        // The next round finds processes that were forked before their parents were killed.
         std::thread::sleep(Duration::from_millis(1));
         if spared.is_empty() {
             while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive)
             {
             }
         } else {
-            // A spared child's status is not this function's to take.
+            // The status of a spared child must be left to its own parent code.
             for child in children_of(&parents(), Pid::this()) {
                 if !spared.contains(&child) {
                     let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
@@ -494,7 +511,7 @@ fn kill_descendants(spared: &HashSet<Pid>) {
     }
 }
 
-/// The parent of every process that /proc shows.
+/// Returns the parent of every process that /proc shows.
 fn parents() -> HashMap<Pid, Pid> {
     let mut parents = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -504,7 +521,7 @@ fn parents() -> HashMap<Pid, Pid> {
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        // The name, in brackets, may have spaces and brackets in it.
+        // The name of the process, in brackets, may itself contain spaces and brackets.
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let parent = after_name.split_whitespace().nth(1);
         if let Some(parent) = parent.and_then(|number| number.parse().ok()) {
@@ -514,12 +531,13 @@ fn parents() -> HashMap<Pid, Pid> {
     parents
 }
 
+/// Returns the children of a process.
 fn children_of(parents: &HashMap<Pid, Pid>, parent: Pid) -> Vec<Pid> {
-    let pairs = parents.iter().filter(|(_, of)| **of == parent);
+    let pairs = parents.iter().filter(|(_, pid)| **pid == parent);
     pairs.map(|(child, _)| *child).collect()
 }
 
-/// Every process below this one, except those below `spared` children.
+/// Returns all descendants of this process, except the children in `spared` and their descendants.
 fn descendants(spared: &HashSet<Pid>) -> Vec<Pid> {
     let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for (child, parent) in parents() {
@@ -536,14 +554,15 @@ fn descendants(spared: &HashSet<Pid>) -> Vec<Pid> {
     below
 }
 
-/// Adopts what a killed keeper leaves behind, and kills it when this value is dropped.
+/// A guard that adopts the processes of a killed keeper, and kills them when it is dropped.
 pub struct Adopted {
-    /// Children that this process had before.
+    /// The children that this process had before.
     former: HashSet<Pid>,
     was_subreaper: bool,
 }
 
 impl Adopted {
+    /// Makes this process a subreaper.
     pub fn from_now() -> Adopted {
         let former = children_of(&parents(), Pid::this());
         let was_subreaper = prctl::get_child_subreaper().unwrap_or(false);
@@ -562,12 +581,13 @@ impl Drop for Adopted {
     }
 }
 
-/// The terminal of this process, if its process group is in the foreground there; it is again when
-/// this value is dropped. A shell that ends cannot give the terminal back by itself: in its PID
-/// namespace this process's group has no number.
+/// A guard that puts this process's group back into the foreground of its terminal when it is
+/// dropped, if the group was there before. A shell that ends cannot do this itself, because this
+/// group has no number in its PID namespace.
 pub struct Foreground(Option<Pid>);
 
 impl Foreground {
+    /// Notes whether this process's group is in the foreground of the terminal.
     pub fn of_this_process() -> Foreground {
         let group = getpgrp();
         Foreground(Some(group).filter(|group| tcgetpgrp(std::io::stdin()) == Ok(*group)))
@@ -586,22 +606,23 @@ impl Drop for Foreground {
 
 /// Puts a process group into the foreground of the terminal that standard input is.
 fn take_terminal(group: Pid) -> nix::Result<()> {
-    // From the background that is a reason to stop, unless the signal is blocked.
+    // A background process that does this is stopped with SIGTTOU, unless the signal is blocked.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTOU);
     let former = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    let taken = tcsetpgrp(std::io::stdin(), group);
+    let result = tcsetpgrp(std::io::stdin(), group);
     former.thread_set_mask()?;
-    taken
+    result
 }
 
-/// Shells that control jobs where they are started without arguments on a terminal.
+/// Shells with job control, which they use when they are started without arguments on a terminal.
 const SHELLS: [&str; 10] = [
     "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh",
 ];
 
-/// True for a shell that leads its jobs on this terminal. It gets a process group with a number in
-/// its PID namespace: dash complains at its end where it began in one without.
+/// Returns whether the command is a shell that will control jobs on this terminal. Such a shell
+/// gets a process group with a number in its PID namespace; otherwise dash prints an error when it
+/// ends.
 fn is_shell_on_terminal(command: &Command) -> bool {
     let [program] = &command.arguments[..] else {
         return false;
@@ -618,7 +639,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_starts_and_stops_when_it_is_due() {
+    fn a_command_starts_and_stops_at_its_times() {
         let second = Duration::from_secs(1);
         let mut agenda = Agenda::of(&Command {
             output: Some("out".into()),
@@ -643,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_start_it_starts_at_once_and_after_its_stop_never() {
+    fn a_command_without_a_start_time_starts_at_once_and_never_after_its_stop() {
         let mut at_once = Agenda::of(&Command::default());
         assert_eq!(at_once.due(Instant::now()), Some(Due::Start));
         let mut late = Agenda::of(&Command {
@@ -655,7 +676,7 @@ mod tests {
         let zero = Instant::now();
         late.zero = Some(zero);
         let end = zero + Duration::from_secs(9);
-        let stops = [Signal::SIGTERM, Signal::SIGKILL].map(|it| Some(Due::Stop(it)));
+        let stops = [Signal::SIGTERM, Signal::SIGKILL].map(|signal| Some(Due::Stop(signal)));
         assert_eq!([late.due(end), late.due(end)], stops);
         assert_eq!(late.due(end), None);
     }

@@ -1,5 +1,5 @@
-//! Counters of a run for Prometheus, in its text format, version 0.0.4. Names are those of
-//! node_exporter's qdisc collector where it has the quantity.
+//! Metrics endpoint of a run, in Prometheus' text format, version 0.0.4. The names are those of
+//! node_exporter's qdisc collector where it has the same quantity.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,51 +11,58 @@ use forebay_units::ParamError;
 
 use crate::classes::ClassNow;
 use crate::connections::{self, MOST_CONNECTIONS};
-use crate::live::{Now, Picture, Shared};
+use crate::live::{DirectionNow, Picture, Shared};
 
-/// Longest request that is read, in bytes.
+/// The longest request that is read, in bytes.
 const LONGEST_REQUEST: u64 = 8192;
-/// Time that a connection has in all.
+/// The time that a connection has for request and answer together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An address that serves metrics. It is bound before the caller enters a namespace.
+/// A TCP address that serves metrics. It is bound before the caller enters a namespace.
 pub struct Endpoint {
     listener: TcpListener,
 }
 
 impl Endpoint {
-    /// The endpoint at `address`, such as "127.0.0.1:9100".
+    /// Binds an endpoint at `address`, such as "127.0.0.1:9100".
     ///
     /// # Errors
-    /// A text that is no address, or an address that cannot be bound.
+    /// The text is not an address with a port, or the address cannot be bound.
     pub fn at(address: &str) -> Result<Endpoint, ParamError> {
-        let wrong = |found: String| {
+        let not_available = |problem: String| {
             let allowed = "an address of this machine with a free port, such as 127.0.0.1:9100";
-            ParamError::new("metrics", found, allowed)
+            ParamError::new("metrics", problem, allowed)
         };
-        let address: SocketAddr = address.parse().map_err(|_| wrong(format!("{address:?}")))?;
-        Endpoint::bind(address).map_err(|error| wrong(format!("{address}, {error}")))
+        let address: SocketAddr = address
+            .parse()
+            .map_err(|_| not_available(format!("{address:?}")))?;
+        Endpoint::bind(address).map_err(|error| not_available(format!("{address}, {error}")))
     }
 
+    /// Binds an endpoint at `address`.
+    ///
     /// # Errors
-    /// As bind(2) says.
+    /// Those of bind(2).
     pub fn bind(address: SocketAddr) -> io::Result<Endpoint> {
         Ok(Endpoint {
             listener: TcpListener::bind(address)?,
         })
     }
 
+    /// Returns the address of the endpoint. Its port is the one that the kernel chose if 0 was
+    /// bound.
+    ///
     /// # Errors
-    /// As getsockname(2) says.
+    /// Those of getsockname(2).
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers in threads of its own for as long as the process lives. Each connection has one,
-    /// so that a silent one does not hold up the others, and [`PATIENCE`] to ask and be answered.
+    /// Answers requests for as long as the process lives. Each connection has a thread of its own,
+    /// so that a silent client does not delay others, and is closed after 2 s.
     ///
     /// # Errors
-    /// The first thread cannot be started.
+    /// The thread that accepts connections cannot be started.
     pub fn serve(self, shared: Shared) -> io::Result<()> {
         connections::serve(
             move || Ok(self.listener.accept()?.0),
@@ -69,13 +76,14 @@ impl Endpoint {
     }
 }
 
-/// A connection whose whole exchange has to end by a moment, however slowly its bytes come.
-struct Hurried<'a> {
+/// A connection with a deadline for the whole exchange, however slowly its bytes arrive.
+struct Deadline<'a> {
     stream: &'a TcpStream,
     end: Instant,
 }
 
-impl Hurried<'_> {
+impl Deadline<'_> {
+    /// Returns the time that remains, or an error where none does.
     fn rest(&self) -> io::Result<Option<Duration>> {
         let rest = self.end.saturating_duration_since(Instant::now());
         match rest.is_zero() {
@@ -85,14 +93,14 @@ impl Hurried<'_> {
     }
 }
 
-impl Read for Hurried<'_> {
+impl Read for Deadline<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.rest()?)?;
         self.stream.read(bytes)
     }
 }
 
-impl Write for Hurried<'_> {
+impl Write for Deadline<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.rest()?)?;
         self.stream.write(bytes)
@@ -103,15 +111,15 @@ impl Write for Hurried<'_> {
     }
 }
 
-/// True if a request names this machine by an address, as localhost, or by its own name. A page in
-/// a browser can have its own name resolve to this machine (DNS rebinding), and would read what
-/// only this machine's users may.
+/// Returns whether the Host of a request names this machine: by an address, as localhost, or by its
+/// host name. Otherwise a web page whose name resolves to this machine (DNS rebinding) could read
+/// the metrics.
 fn is_this_machine(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
         return true;
     }
     let without_port = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    // An IPv6 address without a port.
+    // An IPv6 address without a port is in square brackets.
     let bare = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
@@ -126,8 +134,9 @@ fn is_this_machine(host: &str) -> bool {
     name == "localhost" || (!own.is_empty() && name == own.to_ascii_lowercase())
 }
 
+/// Reads a request and answers it.
 fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
-    let mut stream = Hurried {
+    let mut stream = Deadline {
         stream,
         end: Instant::now() + PATIENCE,
     };
@@ -146,14 +155,14 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     }
     let mut words = line.split_whitespace();
     let (method, path, version) = (words.next(), words.next(), words.next());
-    // Only HTTP/1.0 has requests without a host.
-    let named = match &hosts[..] {
+    // HTTP/1.1 requires a Host header field (RFC 9112, section 3.2); HTTP/1.0 does not.
+    let host_is_allowed = match &hosts[..] {
         [] => version != Some("HTTP/1.1"),
         [host] => is_this_machine(host),
         _ => false,
     };
     let (status, kind, body) = match (method, path) {
-        (Some("GET"), _) if !named => (
+        (Some("GET"), _) if !host_is_allowed => (
             "403 Forbidden",
             PLAIN,
             "the request's Host is not this machine: ask by its address, its host name or localhost\n"
@@ -182,6 +191,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
+/// Writes a response with this content type and closes the exchange.
 fn respond(mut stream: impl Write, status: &str, kind: &str, body: &str) -> io::Result<()> {
     let length = body.len();
     let head = format!(
@@ -191,10 +201,11 @@ fn respond(mut stream: impl Write, status: &str, kind: &str, body: &str) -> io::
     stream.write_all((head + body).as_bytes())
 }
 
-/// Name, help and value of what each direction, or each class of its discipline, has once.
+/// Metrics of which each direction, or each class of its discipline, has one value: name, help
+/// text, and the function that returns the value.
 type Table<T> = &'static [(&'static str, &'static str, fn(&T) -> f64)];
 
-const COUNTERS: Table<Now> = &[
+const COUNTERS: Table<DirectionNow> = &[
     ("bytes_total", "Bytes sent by the link.", |now| {
         now.counts.sent_bytes as f64
     }),
@@ -203,7 +214,7 @@ const COUNTERS: Table<Now> = &[
     }),
     (
         "arrived_packets_total",
-        "Packets that came to the queue.",
+        "Packets that arrived at the queue.",
         |now| now.counts.arrived_packets as f64,
     ),
     (
@@ -213,12 +224,12 @@ const COUNTERS: Table<Now> = &[
     ),
     (
         "lost_packets_total",
-        "Packets lost after the queue, by the option loss.",
+        "Packets lost after the queue because of the option loss.",
         |now| now.counts.lost_packets as f64,
     ),
 ];
 
-const GAUGES: Table<Now> = &[
+const GAUGES: Table<DirectionNow> = &[
     ("current_queue_length", "Packets in the queue.", |now| {
         f64::from(now.queue_pkts)
     }),
@@ -227,7 +238,7 @@ const GAUGES: Table<Now> = &[
     }),
     (
         "rate_bits_per_second",
-        "Rate of the link; the mean of a recorded one.",
+        "Rate of the link; the mean rate of a recorded link.",
         |now| now.rate_bps,
     ),
     (
@@ -238,15 +249,19 @@ const GAUGES: Table<Now> = &[
 ];
 
 const CLASS_COUNTERS: Table<ClassNow> = &[
-    ("class_bytes_total", "Bytes sent of a class.", |class| {
-        class.sent_bytes as f64
-    }),
-    ("class_packets_total", "Packets sent of a class.", |class| {
-        class.sent_packets as f64
-    }),
+    (
+        "class_bytes_total",
+        "Bytes of a class that the link sent.",
+        |class| class.sent_bytes as f64,
+    ),
+    (
+        "class_packets_total",
+        "Packets of a class that the link sent.",
+        |class| class.sent_packets as f64,
+    ),
     (
         "class_drops_total",
-        "Packets dropped of a class.",
+        "Packets of a class that were dropped.",
         |class| class.drops as f64,
     ),
     (
@@ -258,10 +273,10 @@ const CLASS_COUNTERS: Table<ClassNow> = &[
 
 const QUANTILES: [&str; 3] = ["0.5", "0.95", "0.99"];
 
-/// A sample: its labels, and its value.
+/// The labels of a sample, and its value.
 type Labelled = (String, f64);
 
-/// A label with its value, in which the format escapes three characters.
+/// Returns a label with its value, in which three characters are escaped.
 fn label(name: &str, value: &str) -> String {
     let value = value
         .replace('\\', "\\\\")
@@ -270,18 +285,18 @@ fn label(name: &str, value: &str) -> String {
     format!("{name}=\"{value}\"")
 }
 
-/// A delay at each quantile.
+/// Returns a sample for each quantile of a delay.
 fn quantiles(labels: &str, delay_s: [f64; 3]) -> impl Iterator<Item = Labelled> + use<'_> {
     let sample =
         move |(quantile, value): (&str, f64)| (format!("{labels},quantile=\"{quantile}\""), value);
     QUANTILES.into_iter().zip(delay_s).map(sample)
 }
 
-/// A picture as Prometheus reads it. What each class of the disciplines met is headings alone where
-/// there are none.
+/// Returns a picture in Prometheus' text format. Without classes, the metrics of classes have
+/// headings only.
 pub fn text(picture: &Picture) -> String {
     let mut out = String::new();
-    let ways: Vec<(String, &Now)> = ["up", "down"]
+    let ways: Vec<(String, &DirectionNow)> = ["up", "down"]
         .into_iter()
         .zip(&picture.ways)
         .map(|(way, now)| {
@@ -323,7 +338,7 @@ pub fn text(picture: &Picture) -> String {
     let delays = ways
         .iter()
         .flat_map(|(labels, now)| quantiles(labels, now.delay_s));
-    let help = "Queuing delay of the last moment, by quantile.";
+    let help = "Recent queuing delay, by quantile.";
     family(&mut out, "delay_seconds", "gauge", help, delays);
     for (name, help, value) in CLASS_COUNTERS {
         let samples = classes
@@ -334,8 +349,7 @@ pub fn text(picture: &Picture) -> String {
     let delays = classes
         .iter()
         .flat_map(|(labels, class)| quantiles(labels, class.delay_s));
-    let help =
-        "Queuing delay of a class in the last moment, by quantile; NaN where no packet left.";
+    let help = "Recent queuing delay of a class, by quantile; NaN where no packet left.";
     family(&mut out, "class_delay_seconds", "gauge", help, delays);
     let states = ways.iter().flat_map(|(labels, now)| {
         let state = move |(name, value): &(&str, f64)| {
@@ -343,7 +357,7 @@ pub fn text(picture: &Picture) -> String {
         };
         now.probes.iter().map(state)
     });
-    let help = "Inner values of the law; p is its probability.";
+    let help = "State variables of the law; p is its drop or mark probability.";
     family(&mut out, "law_state", "gauge", help, states);
     let lateness = [(String::new(), picture.lateness_p99_s)];
     let help = "Lateness that 99 % of the released packets did not exceed.";
@@ -351,7 +365,7 @@ pub fn text(picture: &Picture) -> String {
     out
 }
 
-/// A metric with its samples.
+/// Writes a metric with its samples.
 fn family(
     out: &mut String,
     name: &str,
@@ -370,7 +384,7 @@ fn family(
     }
 }
 
-/// As the format has it: "NaN", "+Inf" and "-Inf" are numbers too.
+/// Returns a number in the format's syntax, which includes "NaN", "+Inf" and "-Inf".
 fn number(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
@@ -410,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_served() {
+    fn a_get_request_is_answered_with_the_metrics() {
         let answer = ask("GET /metrics HTTP/1.1\r\nHost: localhost:9100\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
         for line in [
@@ -426,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_holds_nobody_up() {
+    fn a_silent_connection_does_not_delay_others() {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = endpoint.address().unwrap();
         let mut silent = TcpStream::connect(address).unwrap();
@@ -436,14 +450,14 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"));
-        // The silent one is still waited for.
+        // The silent connection is still open.
         silent.set_nonblocking(true).unwrap();
         let waiting = silent.read(&mut [0]).unwrap_err();
         assert_eq!(waiting.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn every_sample_follows_its_type() {
+    fn every_sample_follows_the_type_line_of_its_metric() {
         let body = text(&shared().lock().unwrap());
         let mut family = String::new();
         for line in body.lines() {
@@ -458,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_this_machines_is_refused() {
+    fn a_host_that_is_not_this_machine_is_refused() {
         for host in [
             "127.0.0.1:9100",
             "[::1]:9100",
@@ -486,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_bounded_and_the_one_beyond_is_told() {
+    fn a_connection_beyond_the_limit_gets_an_error() {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = endpoint.address().unwrap();
         endpoint.serve(shared()).unwrap();
@@ -497,7 +511,7 @@ mod tests {
         let mut last = &silent[MOST_CONNECTIONS];
         last.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-        // The silent ones are given up, also one that goes on saying a little.
+        // Silent connections are closed, also one that sends a byte now and then.
         let mut slow = &silent[0];
         let start = Instant::now();
         while slow.write_all(b"x").is_ok() && start.elapsed() < 4 * PATIENCE {
@@ -517,11 +531,11 @@ mod tests {
         picture.ways[0].law = "a\"b\\c\nd".into();
         let line = "forebay_link_packets_total{direction=\"up\",kind=\"a\\\"b\\\\c\\nd\"} 0";
         let body = text(&picture);
-        assert!(body.lines().any(|it| it == line), "{body}");
+        assert!(body.lines().any(|text_line| text_line == line), "{body}");
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_paths_and_methods_are_refused() {
         assert!(ask("GET /x HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\r\n\r\n").starts_with("HTTP/1.1 405"));

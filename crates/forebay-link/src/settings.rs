@@ -1,4 +1,4 @@
-//! Settings of a link, read and checked.
+//! Settings of a link, made from the options of the command line and checked.
 
 use forebay_aqm::{Capacity, Queue};
 use forebay_scenario::link_options::{DirectionChoice, LinkOptions, WholeLinkOptions};
@@ -10,38 +10,44 @@ use forebay_units::{
 
 pub use forebay_scenario::{DelayRange, DeviceKind};
 
-use crate::apart::Apart;
 use crate::pool::{Segment, SUPER_PACKET_BYTES};
+use crate::traffic_map::TrafficMap;
 
-/// One direction.
+/// The settings of one direction.
 #[derive(Clone)]
 pub struct DirectionSettings {
+    /// The capacity of the link: a constant rate, or a recorded trace.
     pub capacity: Capacity,
+    /// The path after the queue.
     pub path: Path,
+    /// The size of the buffer.
     pub buffer: Buffer,
-    /// Whether a signal may be a CE mark.
+    /// Whether ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
+    /// The law with its parameters, and its discipline.
     pub law: LawChoice,
 }
 
 /// The path after the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
+    /// The propagation delays, which are spread over flows.
     pub delays: DelayRange,
-    /// Probability that a packet is lost there, independent of the queue.
+    /// The probability that a packet is lost after the queue.
     pub loss: f64,
 }
 
 /// Bounds beyond which a run is void.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Lateness of the fetching and of the release of all packets but one in a thousand.
+    /// The bound of the 99.9th percentile of the lateness, both of fetching and of releases.
     pub lateness_p999: Span,
-    /// Deviation of the achieved rate from the asked one, as a share of it.
+    /// The bound of the relative deviation of the achieved rate from the planned one.
     pub rate: f64,
 }
 
 impl Bounds {
+    /// Returns the bounds that the options set.
     fn of(options: &WholeLinkOptions) -> Bounds {
         let Share(rate) = options.void_rate;
         Bounds {
@@ -57,38 +63,46 @@ impl Default for Bounds {
     }
 }
 
+/// The settings of a link.
 #[derive(Clone)]
 pub struct Settings {
-    /// Client to server.
+    /// The direction from client to server.
     pub up: DirectionSettings,
-    /// Server to client.
+    /// The direction from server to client.
     pub down: DirectionSettings,
+    /// The kind of the devices at the ends.
     pub device: DeviceKind,
+    /// The MTU of the devices, in bytes.
     pub mtu: u32,
-    /// Let the kernel hand over up to 64 KiB of a flow at a time.
+    /// Whether the kernel hands over up to 64 KiB of a flow at a time (GSO).
     pub super_packets: bool,
+    /// The seed of the random numbers of laws and losses.
     pub seed: u64,
-    /// Time between two samples of the queue.
+    /// The interval between two samples of the queue.
     pub sample: Span,
-    /// Metrics are taken over (start, end], or until the end of the run.
+    /// The measurement window (start, end]; without an end it lasts until the end of the run.
     pub measure: (Time, Option<Time>),
+    /// The bounds beyond which the run is void.
     pub bounds: Bounds,
-    /// How traffic that goes up is told apart.
-    pub apart: Apart,
+    /// The assignment of upstream flows to the traffics of a scenario.
+    pub traffic_map: TrafficMap,
 }
 
-/// Rate above which packets are fetched and released as super-packets by default:
-/// one packet of 1500 bytes takes 12 us there, and two system calls of it about 4.
+/// The rate above which packets are fetched and released as super-packets by default. At this rate,
+/// a packet of 1500 bytes takes 12 µs to send, and its two system calls take about 4 µs.
 const SUPER_PACKETS_ABOVE: Rate = Rate::from_bps(1_000_000_000);
 
-/// Limit of the emulator's memory for packets; the system provides pages when they are first used.
-const MOST_BYTES: u64 = 2 << 30;
-const LEAST_SLOTS: u64 = 4096;
-/// Largest buffer, which that memory holds.
-const MOST_BUFFER_PKTS: u32 = 1_000_000;
-const MOST_BUFFER_BYTES: u64 = 1 << 30;
+/// The limit of the emulator's memory for packets, in bytes. The system provides the pages when
+/// they are first used.
+const MAX_BYTES: u64 = 2 << 30;
+/// The smallest number of slots.
+const MIN_SLOTS: u64 = 4096;
+/// The largest buffer that this memory can hold, in packets and in bytes.
+const MAX_BUFFER_PKTS: u32 = 1_000_000;
+const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
 impl DirectionSettings {
+    /// Returns the settings of a direction, for packets of at most `packet`.
     fn of(
         choice: &DirectionChoice,
         ecn: bool,
@@ -97,11 +111,11 @@ impl DirectionSettings {
         let options = &choice.options;
         let buffer = options.buffer.at(choice.mean_rate());
         let held = match buffer {
-            Buffer::Packets(packets) => packets <= MOST_BUFFER_PKTS,
-            Buffer::Bytes(bytes) => bytes <= MOST_BUFFER_BYTES,
+            Buffer::Packets(packets) => packets <= MAX_BUFFER_PKTS,
+            Buffer::Bytes(bytes) => bytes <= MAX_BUFFER_BYTES,
         };
         if !held {
-            let allowed = format!("at most \"{MOST_BUFFER_PKTS}p\" or \"1GiB\", for its memory");
+            let allowed = format!("at most \"{MAX_BUFFER_PKTS}p\" or \"1GiB\", for its memory");
             return Err(ParamError::new(
                 "buffer",
                 options.buffer.to_value(),
@@ -125,7 +139,7 @@ impl DirectionSettings {
         })
     }
 
-    /// Where the queue is; the MTU is the usual packet.
+    /// Returns the description of the queue's place, with packets of the MTU.
     pub fn queue_site(&self, mtu: u32) -> QueueSite {
         QueueSite {
             rate: self.capacity.mean_rate(),
@@ -135,15 +149,15 @@ impl DirectionSettings {
         }
     }
 
-    /// What the law is told of it.
+    /// Returns the part of the queue's description that laws see.
     pub fn site(&self, mtu: u32) -> Site {
         self.queue_site(mtu).law_site()
     }
 
-    /// A fresh queue under the law.
+    /// Builds an empty queue with the law. `stream` names the law's stream of random numbers.
     ///
     /// # Errors
-    /// A parameter that is unknown, out of range, or does not fit the others or the queue.
+    /// A parameter is unknown, out of range, or does not fit the others or the queue.
     pub fn discipline(
         &self,
         mtu: u32,
@@ -153,25 +167,26 @@ impl DirectionSettings {
         self.law.aqm().build(&self.queue_site(mtu), seed, stream)
     }
 
-    /// Packets of the least usual size that can be under way at once.
+    /// Returns the number of slots that the direction needs: the packets of 64 bytes that can be in
+    /// the queue and on the path at once.
     fn slots(&self) -> u64 {
-        const LEAST_PACKET_BITS: f64 = 8.0 * 64.0;
+        const MIN_PACKET_BITS: f64 = 8.0 * 64.0;
         let delay_s = self.path.delays.most.as_secs_f64();
-        let on_the_way = self.capacity.mean_rate().as_bps() as f64 * delay_s / LEAST_PACKET_BITS;
+        let on_path = self.capacity.mean_rate().as_bps() as f64 * delay_s / MIN_PACKET_BITS;
         let queued = match self.buffer {
             Buffer::Packets(packets) => u64::from(packets),
             Buffer::Bytes(bytes) => bytes / 64,
         };
-        // A recorded link may carry several times its mean for a while.
-        queued.saturating_add(whole_u64(4.0 * on_the_way))
+        // A recorded link may have several times its mean rate for a while.
+        queued.saturating_add(whole_u64(4.0 * on_path))
     }
 }
 
 impl Settings {
-    /// The settings that `options` ask for.
+    /// Returns the settings of the options.
     ///
     /// # Errors
-    /// Options that do not fit each other or the emulator's memory.
+    /// Options do not fit each other, or a buffer does not fit the emulator's memory.
     pub fn of(options: &LinkOptions) -> Result<Settings, ParamError> {
         let whole = &options.whole;
         let packet = Bytes(u64::from(whole.mtu));
@@ -186,8 +201,8 @@ impl Settings {
             let allowed = "tun, which super-packets need";
             return Err(ParamError::new("device", "packets", allowed));
         }
-        let fast = [&up, &down].map(|it| it.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
-        let by_rate = || fast.contains(&true) && !packets && crate::device::tun_there();
+        let fast = [&up, &down].map(|way| way.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
+        let by_rate = || fast.contains(&true) && !packets && crate::device::tun_is_available();
         let MeasureWindow(start, end) = whole.measure;
         Ok(Settings {
             up,
@@ -199,11 +214,11 @@ impl Settings {
             sample: whole.sample,
             measure: (start, end),
             bounds: Bounds::of(whole),
-            apart: Apart::default(),
+            traffic_map: TrafficMap::default(),
         })
     }
 
-    /// The part of a run of `duration` over which metrics are taken: start and end, in s.
+    /// Returns the measurement window of a run of this duration: start and end, in s.
     pub fn measured(&self, duration: Span) -> (f64, f64) {
         let run_end = Time::ZERO + duration;
         let (start, end) = self.measure;
@@ -211,14 +226,14 @@ impl Settings {
         (start.as_secs_f64(), end.as_secs_f64())
     }
 
-    /// Slots of memory that suffice for both directions.
+    /// Returns the number of slots for both directions, within the limit of the emulator's memory.
     pub fn slots(&self) -> u32 {
         let slots = self.up.slots().saturating_add(self.down.slots());
-        let slots = slots.clamp(LEAST_SLOTS, MOST_BYTES / self.slot_bytes() as u64);
+        let slots = slots.clamp(MIN_SLOTS, MAX_BYTES / self.slot_bytes() as u64);
         u32::try_from(slots).unwrap_or(u32::MAX)
     }
 
-    /// The largest packet that a device hands over.
+    /// Returns the size of the largest packet that a device hands over, in bytes.
     pub fn slot_bytes(&self) -> usize {
         if self.super_packets {
             SUPER_PACKET_BYTES

@@ -1,27 +1,31 @@
-//! A discipline that begins in the middle of a run: its laws make no samples for the time before.
+//! Adapter for a discipline that starts in the middle of a run: its laws take no samples for the
+//! time before.
 
 use forebay_aqm::{Dequeued, Discipline, Packet, Queue, Sink};
 use forebay_units::{Buffer, Rate, SetPoint, Span, Time};
 
-/// `discipline` on a clock that was zero at `start`.
+/// A discipline whose clock is zero at the time `start` of the run.
 pub struct StartedLate<P> {
+    /// The discipline.
     pub discipline: Queue<P>,
+    /// The time of the run at which the discipline's clock is zero.
     pub start: Span,
 }
 
 impl<P> StartedLate<P> {
-    fn own(&self, now: Time) -> Time {
+    /// Returns the time of the discipline's clock at `now`.
+    fn local_time(&self, now: Time) -> Time {
         Time::ZERO + now.since(Time::ZERO + self.start)
     }
 }
 
 impl<P: Packet + Send + 'static> Discipline<P> for StartedLate<P> {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
-        self.discipline.enqueue(self.own(now), packet, sink);
+        self.discipline.enqueue(self.local_time(now), packet, sink);
     }
 
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
-        match self.discipline.dequeue(self.own(now), sink) {
+        match self.discipline.dequeue(self.local_time(now), sink) {
             Dequeued::Wait(until) => Dequeued::Wait(until + self.start),
             other => other,
         }
@@ -36,7 +40,7 @@ impl<P: Packet + Send + 'static> Discipline<P> for StartedLate<P> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let now = self.own(now);
+        let now = self.local_time(now);
         self.discipline.handle_timeout(now);
     }
 

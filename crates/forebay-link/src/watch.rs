@@ -1,5 +1,5 @@
-//! The live view: the state of the queue, and keys that change the link while traffic runs. Without
-//! a terminal it prints a line a second.
+//! Live view of a run: it shows the state of the queue, and its keys change the link while traffic
+//! runs. Without a terminal it prints a line each second.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
@@ -22,33 +22,39 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::Frame;
 
 use crate::classes::ClassNow;
-use crate::live::{LiveChange, Now, Picture, Shared};
+use crate::live::{DirectionNow, LiveChange, Picture, Shared};
 use crate::settings::{DirectionSettings, Settings};
 use forebay_packets::ip::{Flow, TCP, UDP};
 
-/// Pictures that the curves go back.
+/// The number of pictures that the curves show.
 const HISTORY: usize = 300;
+/// The interval at which the view is drawn.
 const REDRAW: Duration = Duration::from_millis(200);
+/// The interval between two lines where there is no terminal.
 const LINE_EVERY: Span = Span::from_secs(1);
+/// The names of the directions.
 const WAYS: [&str; 2] = ["up", "down"];
-/// Factor by which a key press changes a rate or a set-point.
+/// The factor by which a key press changes a rate or a set-point.
 const STEP: f64 = 1.1;
 
-/// The pictures shown, and the last changes asked for.
+/// The state of the view: the pictures that it shows, and the settings after the changes that its
+/// keys requests for.
 struct View {
     ways: [DirectionSettings; 2],
-    /// The law that each direction started with; it comes back after the keys have gone through all laws.
-    given: [LawChoice; 2],
+    /// The law that each direction started with, which returns after the keys have gone through all
+    /// laws.
+    first_laws: [LawChoice; 2],
     mtu: u32,
-    /// Which direction is shown.
+    /// The direction that is shown: 0 is up, 1 is down.
     way: usize,
     pictures: VecDeque<Picture>,
     changes: Sender<LiveChange>,
+    /// The text about the last key press.
     note: String,
 }
 
-/// Shows a run until it ends, in a thread of its own; with a terminal on `stderr`, that is
-/// taken over for as long.
+/// Starts a thread that shows a run until the run ends. Where standard input and output are a
+/// terminal, the view uses the whole terminal; otherwise lines go to standard error.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -59,7 +65,7 @@ pub fn start(
 ) -> io::Result<JoinHandle<()>> {
     let mut view = View {
         ways: [settings.up.clone(), settings.down.clone()],
-        given: [settings.up.law.clone(), settings.down.law.clone()],
+        first_laws: [settings.up.law.clone(), settings.down.law.clone()],
         mtu: settings.mtu,
         way: 0,
         pictures: VecDeque::with_capacity(HISTORY),
@@ -68,7 +74,7 @@ pub fn start(
     };
     thread::Builder::new().spawn(move || {
         if io::stdout().is_terminal() && io::stdin().is_terminal() {
-            // A terminal that fails leaves the run as it is.
+            // The run goes on where the terminal fails.
             let mut terminal = ratatui::init();
             let _ = view.run(&mut terminal, &shared);
             ratatui::restore();
@@ -78,6 +84,7 @@ pub fn start(
     })
 }
 
+/// Returns a copy of the last picture.
 fn picture_of(shared: &Shared) -> Picture {
     shared
         .lock()
@@ -85,7 +92,7 @@ fn picture_of(shared: &Shared) -> Picture {
         .clone()
 }
 
-/// A line a second for each direction that has carried anything.
+/// Prints a line each second for each direction in which a packet has arrived.
 fn lines(shared: &Shared) {
     let mut last = picture_of(shared);
     let mut next = Time::ZERO + LINE_EVERY;
@@ -116,6 +123,7 @@ fn lines(shared: &Shared) {
     }
 }
 
+/// Returns the line of a direction for the time between two pictures.
 fn line(last: &Picture, picture: &Picture, way: usize) -> String {
     let (now, before) = (&picture.ways[way], &last.ways[way]);
     let span_s = picture.time.since(last.time).as_secs_f64();
@@ -134,23 +142,26 @@ fn line(last: &Picture, picture: &Picture, way: usize) -> String {
     )
 }
 
-fn probability(now: &Now) -> Option<f64> {
-    let found = now.probes.iter().find(|(name, _)| *name == "p");
-    found.map(|(_, value)| *value)
+/// Returns the law's drop or mark probability; `None` where the law has none.
+fn probability(now: &DirectionNow) -> Option<f64> {
+    let probe = now.probes.iter().find(|(name, _)| *name == "p");
+    probe.map(|(_, value)| *value)
 }
 
-fn drops(now: &Now) -> u64 {
+/// Returns the packets that the queue has dropped for any reason.
+fn drops(now: &DirectionNow) -> u64 {
     now.counts.early_drops + now.counts.forced_drops + now.counts.overflow_drops
 }
 
 impl View {
+    /// Draws pictures and handles key presses until the run ends.
     fn run(&mut self, terminal: &mut ratatui::DefaultTerminal, shared: &Shared) -> io::Result<()> {
         loop {
             let picture = picture_of(shared);
             if picture.ended {
                 return Ok(());
             }
-            self.take(picture);
+            self.add(picture);
             terminal.draw(|frame| self.draw(frame))?;
             if event::poll(REDRAW)? {
                 if let Event::Key(key) = event::read()? {
@@ -163,8 +174,9 @@ impl View {
         }
     }
 
-    fn take(&mut self, picture: Picture) {
-        if self.pictures.back().map(|it| it.time) == Some(picture.time) {
+    /// Adds a picture, unless the last one has the same time.
+    fn add(&mut self, picture: Picture) {
+        if self.pictures.back().map(|last| last.time) == Some(picture.time) {
             return;
         }
         if self.pictures.len() == HISTORY {
@@ -173,9 +185,10 @@ impl View {
         self.pictures.push_back(picture);
     }
 
+    /// Handles a key press, with the Control key where `control` is true.
     fn press(&mut self, key: KeyCode, control: bool) {
         match key {
-            // A terminal would do this without the view.
+            // Without the view, the terminal would send this signal itself.
             KeyCode::Char('c') if control => self.end(Signal::SIGINT),
             _ if control => {}
             KeyCode::Char('q') | KeyCode::Esc => self.end(Signal::SIGTERM),
@@ -189,11 +202,13 @@ impl View {
         }
     }
 
+    /// Asks for the end of the run.
     fn end(&mut self, signal: Signal) {
         self.note = format!("{signal} to the command; again: kill it");
         let _ = self.changes.send(LiveChange::Stop(signal));
     }
 
+    /// Multiplies the rate of the direction shown.
     fn scale_rate(&mut self, factor: f64) {
         let rate = self.ways[self.way].capacity.mean_rate().as_bps() as f64 * factor;
         let rate = rounded(rate.clamp(1e3, 1e11));
@@ -202,13 +217,14 @@ impl View {
         let _ = self.changes.send(LiveChange::Rate(self.way, rate));
     }
 
+    /// Multiplies the set-point of the direction shown.
     fn scale_target(&mut self, factor: f64) {
         let Some((key, set_point)) = self.ways[self.way].law.set_point_param() else {
             self.note = format!("{} has no set-point", self.ways[self.way].law.spec.kind);
             return;
         };
-        let wanted = match set_point {
-            // At least one packet up or down.
+        let scaled_point = match set_point {
+            // A set-point in packets changes by at least one packet.
             SetPoint::Packets(target) => {
                 let scaled = (target * factor).round();
                 let moved = if scaled == target {
@@ -223,26 +239,26 @@ impl View {
                 SetPoint::Delay(Span::from_nanos(whole_u64(scaled.max(1e3))))
             }
         };
-        let law = at_set_point(&self.ways[self.way].law, key, wanted);
+        let law = at_set_point(&self.ways[self.way].law, key, scaled_point);
         if !law.is_ok_and(|law| self.request_law(law)) {
-            self.note = format!("{wanted} does not fit the buffer");
+            self.note = format!("{scaled_point} does not fit the buffer");
         }
     }
 
-    /// The next law that runs with its defaults here, or as it was given, with the set-point of
-    /// the one before.
+    /// Changes to the next law that fits the queue with its defaults, or with its first parameters
+    /// where the direction started with it. The law takes over the set-point of the one before.
     fn next_law(&mut self) {
         let current = &self.ways[self.way].law;
         let at = LAWS.iter().position(|law| law.kind == current.spec.kind);
         let before = current.set_point_param();
         for step in 1..LAWS.len() {
             let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
-            let first = &self.given[self.way];
+            let first = &self.first_laws[self.way];
             let mut law = match first.spec.kind == spec.kind {
                 true => Ok(first.clone()),
                 false => LawChoice::in_queue(spec, Vec::new(), first.queue.clone()),
             };
-            // One that is a delay alone means something else by it.
+            // A set-point that can only be a delay has another meaning.
             let takes = spec.set_point().filter(|param| param.unit == "p");
             if let (Some((_, set_point)), Some(param)) = (before, takes) {
                 law = law.and_then(|law| at_set_point(&law, param.name, set_point));
@@ -253,6 +269,7 @@ impl View {
         }
     }
 
+    /// Asks for another law. Returns false where the law does not fit the queue.
     fn request_law(&mut self, law: LawChoice) -> bool {
         let way = &mut self.ways[self.way];
         if law.check(&way.site(self.mtu)).is_err() {
@@ -265,6 +282,7 @@ impl View {
         true
     }
 
+    /// Draws the last picture.
     fn draw(&self, frame: &mut Frame) {
         let Some(picture) = self.pictures.back() else {
             return;
@@ -293,7 +311,8 @@ impl View {
         frame.render_widget(Paragraph::new(keys), areas[4]);
     }
 
-    fn head(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
+    /// Draws the line with the direction, the time and the law.
+    fn head(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &DirectionNow) {
         let ends = ["client to server", "server to client"][self.way];
         let set = match now.set.as_str() {
             "" => String::new(),
@@ -311,19 +330,20 @@ impl View {
         frame.render_widget(Paragraph::new(text).style(style), area);
     }
 
-    fn queue(&self, frame: &mut Frame, area: Rect, time: Time, now: &Now) {
+    /// Draws the curve of the queue length and the line of the set-point.
+    fn queue(&self, frame: &mut Frame, area: Rect, time: Time, now: &DirectionNow) {
         let end_s = time.as_secs_f64();
         let start_s = self
             .pictures
             .front()
-            .map_or(0.0, |it| it.time.as_secs_f64());
+            .map_or(0.0, |picture| picture.time.as_secs_f64());
         let queue: Vec<(f64, f64)> = self
             .pictures
             .iter()
-            .map(|it| {
+            .map(|picture| {
                 (
-                    it.time.as_secs_f64(),
-                    f64::from(it.ways[self.way].queue_pkts),
+                    picture.time.as_secs_f64(),
+                    f64::from(picture.ways[self.way].queue_pkts),
                 )
             })
             .collect();
@@ -360,11 +380,12 @@ impl View {
         frame.render_widget(chart, area);
     }
 
-    /// A line for each class: its share of the packets of about the last second, and its delay.
-    fn classes(&self, frame: &mut Frame, area: Rect, now: &Now) {
+    /// Draws a line for each class: its share of the packets of about the last second, and its
+    /// delay.
+    fn classes(&self, frame: &mut Frame, area: Rect, now: &DirectionNow) {
         let before = self.pictures.iter().rev().nth(5);
         let recent = |class: &ClassNow| {
-            let former = before.and_then(|it| it.ways[self.way].class(class.name));
+            let former = before.and_then(|picture| picture.ways[self.way].class(class.name));
             class.sent_packets - former.map_or(0, |former| former.sent_packets)
         };
         let all: u64 = now.classes.iter().map(recent).sum();
@@ -378,13 +399,14 @@ impl View {
         frame.render_widget(Paragraph::new(lines).block(block), area);
     }
 
-    fn numbers(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
-        // Over about a second.
+    /// Draws the numbers of the direction.
+    fn numbers(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &DirectionNow) {
+        // The rate is the mean over about a second.
         let before = self.pictures.iter().rev().nth(5).unwrap_or(picture);
         let span_s = picture.time.since(before.time).as_secs_f64();
         let former = &before.ways[self.way];
         let sent_bits = 8.0 * (now.counts.sent_bytes - former.counts.sent_bytes) as f64;
-        let [median, _, worst] = now.delay_s.map(|it| 1e3 * it);
+        let [median, _, worst] = now.delay_s.map(|delay_s| 1e3 * delay_s);
         let lines = vec![
             Line::from(format!(
                 "rate       {:.2} Mbit/s",
@@ -406,7 +428,7 @@ impl View {
                 now.counts.marks
             )),
             Line::from(if picture.lateness_p99_s.is_nan() {
-                // Nothing has been released within the window of measurement.
+                // No packet has been released within the measurement window.
                 "lateness   –".to_owned()
             } else {
                 format!("lateness   99 %: {:.0} us", 1e6 * picture.lateness_p99_s)
@@ -416,9 +438,10 @@ impl View {
     }
 }
 
-/// Its delay, and what it has dropped and marked since `before`, or since the start.
+/// Returns a text with the delay of a class, and with its drops and marks since `before`, or since
+/// the start of the run.
 fn class_words(class: &ClassNow, before: Option<&ClassNow>) -> String {
-    let [median, _, worst] = class.delay_s.map(|it| 1e3 * it);
+    let [median, _, worst] = class.delay_s.map(|delay_s| 1e3 * delay_s);
     let delay = match median.is_nan() {
         true => "–".to_owned(),
         false => format!("{median:.1} ms, 99 %: {worst:.1} ms"),
@@ -428,17 +451,18 @@ fn class_words(class: &ClassNow, before: Option<&ClassNow>) -> String {
     format!("delay {delay}, dropped {dropped}, marked {marked}")
 }
 
-impl Now {
-    /// The classes that have sent anything.
+impl DirectionNow {
+    /// Returns the classes that have sent a packet.
     fn shown_classes(&self) -> impl Iterator<Item = &ClassNow> {
         self.classes.iter().filter(|class| class.sent_packets > 0)
     }
 
+    /// Returns the class with this name.
     fn class(&self, name: &str) -> Option<&ClassNow> {
         self.classes.iter().find(|class| class.name == name)
     }
 
-    /// Of the block that shows them.
+    /// Returns the height of the block that shows the classes, in lines.
     fn class_rows(&self) -> u16 {
         match u16::try_from(self.shown_classes().count()) {
             Ok(0) => 0,
@@ -447,26 +471,29 @@ impl Now {
     }
 }
 
-/// To three significant figures, or whole where they have fewer.
+/// Rounds a value to three significant figures, or to a whole number where it has fewer digits.
 fn three_digits(value: f64) -> f64 {
     let unit = 10f64.powf((value.max(100.0).log10().floor() - 2.0).max(0.0));
     (value / unit).round() * unit
 }
 
+/// Returns a rate that is rounded to three significant figures.
 fn rounded(bps: f64) -> Rate {
     Rate::from_bps(whole_u64(three_digits(bps)))
 }
 
-fn at_set_point(law: &LawChoice, key: &str, at: SetPoint) -> Result<LawChoice, ParamError> {
-    law.with(key, Value::Text(at.to_string()))
+/// Returns the law with another set-point, whose parameter is `key`.
+fn at_set_point(law: &LawChoice, key: &str, point: SetPoint) -> Result<LawChoice, ParamError> {
+    law.with(key, Value::Text(point.to_string()))
 }
 
-fn flows(frame: &mut Frame, area: Rect, now: &Now) {
-    let most = usize::from(area.height.saturating_sub(2));
+/// Draws the largest flows and their shares.
+fn flows(frame: &mut Frame, area: Rect, now: &DirectionNow) {
+    let rows = usize::from(area.height.saturating_sub(2));
     let lines: Vec<Line> = now
         .flows
         .iter()
-        .take(most)
+        .take(rows)
         .map(|(flow, share)| {
             let bar = "█".repeat(whole_u32((20.0 * share).round()) as usize);
             Line::from(format!("{:<18} {:5.1} % {bar}", name(flow), 100.0 * share))
@@ -476,11 +503,12 @@ fn flows(frame: &mut Frame, area: Rect, now: &Now) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
+/// Returns the name of a flow: protocol and ports.
 fn name(flow: &Flow) -> String {
     match flow.protocol {
         TCP => format!("tcp {} → {}", flow.source_port, flow.destination_port),
         UDP => format!("udp {} → {}", flow.source_port, flow.destination_port),
-        other => format!("protocol {other}"),
+        number => format!("protocol {number}"),
     }
 }
 
@@ -501,19 +529,19 @@ mod tests {
     fn view() -> (View, Receiver<LiveChange>) {
         let text = |text: &str| Value::Text(text.into());
         let target = vec![("target".to_owned(), text("20p"))];
-        let given = [
+        let options = [
             ("rate".to_owned(), text("10Mbit/s")),
             ("delay".to_owned(), text("10ms")),
             ("buffer".to_owned(), text("100p")),
             ("aqm".to_owned(), text("pi")),
             ("set".to_owned(), Value::Table(target)),
         ];
-        let way = Settings::of(&LinkOptions::read(&given, &[]).unwrap())
+        let way = Settings::of(&LinkOptions::read(&options, &[]).unwrap())
             .unwrap()
             .up;
-        let (changes, asked) = channel();
+        let (changes, requests) = channel();
         let view = View {
-            given: [way.law.clone(), way.law.clone()],
+            first_laws: [way.law.clone(), way.law.clone()],
             ways: [way.clone(), way],
             mtu: 1500,
             way: 0,
@@ -521,7 +549,7 @@ mod tests {
             changes,
             note: String::new(),
         };
-        (view, asked)
+        (view, requests)
     }
 
     fn picture(ms: u64, queue_pkts: u32) -> Picture {
@@ -539,10 +567,10 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_drawn() {
-        let (mut view, _asked) = view();
+    fn the_view_shows_the_state_of_a_direction() {
+        let (mut view, _requests) = view();
         for i in 0..20 {
-            view.take(picture(200 * i, i as u32));
+            view.add(picture(200 * i, i as u32));
         }
         let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
@@ -557,7 +585,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // However small the terminal is.
+        // The view is drawn on a terminal of any size.
         for size in [(1, 1), (20, 3), (40, 9)] {
             let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
             terminal.draw(|frame| view.draw(frame)).unwrap();
@@ -565,8 +593,8 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_drawn() {
-        let (mut view, _asked) = view();
+    fn the_view_shows_the_classes_that_sent_packets() {
+        let (mut view, _requests) = view();
         for i in 1..10 {
             let mut picture = picture(200 * i, 1);
             picture.ways[0].classes = [("l4s", 3), ("classic", 1), ("voice", 0)]
@@ -578,7 +606,7 @@ mod tests {
                     ..ClassNow::default()
                 })
                 .into();
-            view.take(picture);
+            view.add(picture);
         }
         let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
@@ -602,23 +630,23 @@ mod tests {
     }
 
     #[test]
-    fn keys_ask_for_changes() {
-        let (mut view, asked) = view();
+    fn keys_request_changes() {
+        let (mut view, requests) = view();
         view.press(KeyCode::Up, false);
         assert!(
-            matches!(asked.try_recv(), Ok(LiveChange::Rate(0, rate)) if rate.as_bps() == 11_000_000)
+            matches!(requests.try_recv(), Ok(LiveChange::Rate(0, rate)) if rate.as_bps() == 11_000_000)
         );
         assert!(matches!(&view.ways[0].capacity, Capacity::Constant(_)));
         view.press(KeyCode::Tab, false);
         view.press(KeyCode::Right, false);
-        let Ok(LiveChange::Law(1, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(1, law)) = requests.try_recv() else {
             panic!("no change of the set-point")
         };
         assert_eq!(law.set_point(), Some(SetPoint::Packets(22.0)));
         let mut kinds = vec![];
         for _ in 0..LAWS.len() {
             view.press(KeyCode::Char('l'), false);
-            if let Ok(LiveChange::Law(1, law)) = asked.try_recv() {
+            if let Ok(LiveChange::Law(1, law)) = requests.try_recv() {
                 kinds.push(law.spec.kind);
             }
         }
@@ -628,33 +656,33 @@ mod tests {
         );
         for (key, control, signal) in [('q', false, Signal::SIGTERM), ('c', true, Signal::SIGINT)] {
             view.press(KeyCode::Char(key), control);
-            assert!(matches!(asked.try_recv(), Ok(LiveChange::Stop(it)) if it == signal));
+            assert!(matches!(requests.try_recv(), Ok(LiveChange::Stop(sent)) if sent == signal));
         }
     }
 
-    /// Whatever the law calls its set-point: Adaptive RED has a `target_delay`.
+    /// Laws have different names for their set-point: Adaptive RED has a `target_delay`.
     #[test]
-    fn the_set_point_is_the_one_of_the_law() {
-        let (mut view, asked) = view();
+    fn the_keys_change_the_set_point_of_the_present_law() {
+        let (mut view, requests) = view();
         view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new()).unwrap();
         view.press(KeyCode::Right, false);
-        let Ok(LiveChange::Law(0, law)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, law)) = requests.try_recv() else {
             panic!("no change of the set-point: {}", view.note)
         };
         let longer = SetPoint::Delay(Span::from_micros(5500));
         assert_eq!(law.set_point_param(), Some(("target_delay", longer)));
         assert_eq!(law.in_words(), "target_delay=5.5ms, rest default");
-        // A law that can hold a delay takes it over under its own name.
+        // A law that can hold a delay takes the set-point over under its own name.
         view.press(KeyCode::Char('l'), false);
-        let Ok(LiveChange::Law(0, next)) = asked.try_recv() else {
+        let Ok(LiveChange::Law(0, next)) = requests.try_recv() else {
             panic!("no other law: {}", view.note)
         };
         assert_eq!(next.spec.kind, "pd-red");
         for law in LAWS {
             let choice = LawChoice::of(law, Vec::new()).unwrap();
-            let given = choice.set_point_param().map(|(key, _)| key);
+            let name = choice.set_point_param().map(|(key, _)| key);
             assert_eq!(
-                given,
+                name,
                 law.set_point().map(|param| param.name),
                 "{}",
                 law.kind
@@ -663,8 +691,8 @@ mod tests {
     }
 
     #[test]
-    fn rates_stay_readable() {
-        let (mut view, asked) = view();
+    fn rates_have_three_significant_figures() {
+        let (mut view, requests) = view();
         for (expected, key) in [
             ("11Mbit/s", KeyCode::Up),
             ("12.1Mbit/s", KeyCode::Up),
@@ -672,7 +700,7 @@ mod tests {
             ("12.1Mbit/s", KeyCode::Down),
         ] {
             view.press(key, false);
-            let Ok(LiveChange::Rate(0, rate)) = asked.try_recv() else {
+            let Ok(LiveChange::Rate(0, rate)) = requests.try_recv() else {
                 panic!("no change of the rate")
             };
             assert_eq!(rate.to_string(), expected);
@@ -682,13 +710,13 @@ mod tests {
     }
 
     #[test]
-    fn the_law_that_was_given_comes_back_as_it_was() {
-        let (mut view, _asked) = view();
+    fn the_first_law_returns_with_its_first_parameters() {
+        let (mut view, _requests) = view();
         let gains = [("a", 0.003), ("b", 0.0029)].map(|(key, it)| (key, Value::Number(it)));
         for (key, gain) in gains {
-            view.given[0] = view.given[0].with(key, gain).unwrap();
+            view.first_laws[0] = view.first_laws[0].with(key, gain).unwrap();
         }
-        view.ways[0].law = view.given[0].clone();
+        view.ways[0].law = view.first_laws[0].clone();
         view.press(KeyCode::Char('l'), false);
         assert_ne!(view.ways[0].law.spec.kind, "pi");
         while view.ways[0].law.spec.kind != "pi" {
@@ -701,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_are_lines() {
+    fn a_line_shows_rate_queue_and_probability() {
         let text = line(&picture(1000, 10), &picture(2000, 30), 0);
         assert!(
             text.contains("10.00 Mbit/s, queue   30 packets, p 0.0125"),

@@ -1,5 +1,6 @@
-//! The simulator's port and the link's direction make the same of one sequence of packets: the
-//! same departures, marks and drops, to the nanosecond, under every law and discipline.
+//! Comparison of the simulator's port with the link's direction: for the same sequence of packets
+//! they have the same departures, marks and drops, to the nanosecond, under every law and
+//! discipline.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use forebay_trace::Settings;
 use forebay_units::{Buffer, Bytes, QueueSite, Rate, Rng, Span, Time};
 use proptest::prelude::*;
 
+/// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Time,
@@ -26,10 +28,11 @@ struct Arrival {
     class: TrafficClass,
 }
 
-/// What became of the packets.
+/// The fates of the packets.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
-    /// Number of the packet, when its last bit is out, and whether it was marked.
+    /// The number of each packet that was sent, the end of its transmission, and whether it was
+    /// marked.
     out: Vec<(usize, Time, bool)>,
     early: u64,
     forced: u64,
@@ -41,6 +44,7 @@ const RECORD: Settings = Settings {
     window: (Time::ZERO, Time::MAX),
 };
 
+/// Runs the packets through the simulator's port.
 fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival]) -> Outcome {
     let queue = aqm.build(site, 1, "law").unwrap();
     let mut port = Port::new(
@@ -58,7 +62,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
             outcome.out.push((number, arrives_at, marked));
         }
     };
-    // As the engine has it: ticks, then the link, then arrivals.
+    // The order is that of the engine: timers of the law, then the link, then arrivals.
     let mut advance = |port: &mut Port, end: Time| loop {
         let tick = port.bottleneck.discipline.poll_timeout();
         let tick = tick.unwrap_or(Time::NEVER);
@@ -105,7 +109,8 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     outcome
 }
 
-fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival]) -> Outcome {
+/// Runs the packets through the link's direction.
+fn emulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival]) -> Outcome {
     let queue = aqm.build(site, 1, "law").unwrap();
     let path = Path {
         delays: DelayRange::of(Span::ZERO),
@@ -134,7 +139,7 @@ fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival
     for (number, arrival) in arrivals.iter().enumerate() {
         link.advance(arrival.at, &mut pool);
         let slot = pool.take().expect("a slot for every packet");
-        // An IPv4 UDP packet.
+        // The packet is UDP over IPv4.
         let packet = &mut pool.memory(slot)[PREFIX_BYTES..];
         packet[..28].fill(0);
         (packet[0], packet[1], packet[9]) = (0x45, arrival.class.0, 17);
@@ -159,17 +164,19 @@ fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1)];
-    // Bursts, and silences in which a link falls idle; some on whole milliseconds.
+    // There are bursts, and gaps in which the link becomes idle; some arrivals are at whole
+    // milliseconds.
     let gap = prop_oneof![
         6 => 0u64..300_000,
         2 => Just(0u64),
         2 => (0u64..5).prop_map(|ms| ms * 1_000_000),
         1 => 0u64..200_000_000,
     ];
-    let one = (gap, 40u16..1500, 0u8..64, ecn);
-    proptest::collection::vec(one, 1..250).prop_map(|all| {
+    let arrival = (gap, 40u16..1500, 0u8..64, ecn);
+    proptest::collection::vec(arrival, 1..250).prop_map(|arrivals| {
         let mut at = Time::ZERO;
-        all.into_iter()
+        arrivals
+            .into_iter()
             .map(|(gap, bytes, dscp, ecn)| {
                 at += Span::from_nanos(gap);
                 let class = TrafficClass::new(dscp, ecn);
@@ -198,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn both_send_mark_and_drop_the_same(
+    fn the_simulator_and_the_link_send_mark_and_drop_the_same_packets(
         arrivals in arrivals(), capacity in capacity(), buffer in 5u32..120
     ) {
         let site = QueueSite {
@@ -207,19 +214,19 @@ proptest! {
             packet: Bytes(1500),
             ecn: true,
         };
-        // Built for a roomy queue, so that the law's defaults fit.
+        // The law is built for a large queue, so that its defaults fit.
         let mut roomy = site.law_site();
         roomy.buffer_pkts = 500.0;
-        for (queue, law) in DISCIPLINES.iter().flat_map(|it| LAWS.iter().map(move |law| (it, law))) {
+        for (queue, law) in DISCIPLINES.iter().flat_map(|queue| LAWS.iter().map(move |law| (queue, law))) {
             let aqm = Aqm {
                 queue: QueueChoice::with_defaults(queue),
                 law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
             };
-            let one = simulated(&aqm, &site, &capacity, &arrivals);
-            let other = carried(&aqm, &site, &capacity, &arrivals);
-            let all = one.out.len() as u64 + one.early + one.forced + one.overflow;
-            prop_assert_eq!(all, arrivals.len() as u64);
-            prop_assert_eq!(one, other, "{} in {}", law.kind, queue.kind);
+            let simulated = simulated(&aqm, &site, &capacity, &arrivals);
+                    let emulated = emulated(&aqm, &site, &capacity, &arrivals);
+                    let total = simulated.out.len() as u64 + simulated.early + simulated.forced + simulated.overflow;
+                    prop_assert_eq!(total, arrivals.len() as u64);
+                    prop_assert_eq!(simulated, emulated, "{} in {}", law.kind, queue.kind);
         }
     }
 }

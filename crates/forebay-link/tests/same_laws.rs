@@ -1,11 +1,12 @@
-//! The link and the simulator accept the same laws behind the same buffers.
+//! Check that the link and the simulator accept the same laws at the same buffers.
 
 use forebay_aqm::laws::LAWS;
 use forebay_link::Settings;
 use forebay_scenario::{parse, LinkOptions, Options};
 use forebay_units::Value;
 
-/// Why the simulator refuses a law with this parameter; `None` where it takes it.
+/// Returns the error of the simulator for a law with this parameter; `None` where the law is
+/// accepted.
 fn simulator(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<String> {
     let mut text = format!(
         r#"
@@ -29,49 +30,49 @@ fn simulator(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<Strin
     read.err().map(|error| error.to_string())
 }
 
-/// The same of the link, for packets of at most 1500 bytes.
+/// Returns the error of the link for the same law, with packets of at most 1500 bytes.
 fn link(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<String> {
     let text = |text: &str| Value::Text(text.into());
     let set = set.map(|(key, value)| (key.to_owned(), text(value)));
-    let given = [
+    let options = [
         ("rate".to_owned(), text("20Mbit/s")),
         ("buffer".to_owned(), text(buffer)),
         ("aqm".to_owned(), text(law)),
         ("set".to_owned(), Value::Table(set.into_iter().collect())),
     ];
-    let discipline = LinkOptions::read(&given, &[])
+    let discipline = LinkOptions::read(&options, &[])
         .and_then(|options| Settings::of(&options))
         .and_then(|settings| settings.up.discipline(settings.mtu, 1, "law"));
     discipline.err().map(|error| error.to_string())
 }
 
 #[test]
-fn both_accept_the_same_laws_behind_the_same_buffers() {
+fn the_simulator_and_the_link_accept_the_same_laws_at_the_same_buffers() {
     let (mut accepted, mut refused) = (0, 0);
     for law in LAWS {
-        let has_target = law.params.iter().any(|it| it.name == "target");
+        let has_target = law.params.iter().any(|param| param.name == "target");
         for buffer in ["1p", "40p", "800p", "1kB", "60kB", "1200kB"] {
             for set in [None, Some(("target", "50p"))] {
                 if set.is_some() && !has_target {
                     continue;
                 }
-                let (one, other) = (
+                let (simulator_error, link_error) = (
                     simulator(law.kind, buffer, set),
                     link(law.kind, buffer, set),
                 );
                 assert_eq!(
-                    one.is_some(),
-                    other.is_some(),
-                    "{} behind {buffer} with {set:?}: {one:?} in the simulator, {other:?} in the link",
+                    simulator_error.is_some(),
+                    		    link_error.is_some(),
+                    		    "{} at {buffer} with {set:?}: {simulator_error:?} in the simulator, {link_error:?} in the link",
                     law.kind
                 );
-                match one {
+                match simulator_error {
                     None => accepted += 1,
                     Some(_) => refused += 1,
                 }
             }
         }
     }
-    // Not all alike, which would say nothing.
+    // The test would say nothing if all laws were accepted, or all refused.
     assert!(accepted > LAWS.len() && refused > LAWS.len());
 }

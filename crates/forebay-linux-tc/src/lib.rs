@@ -1,5 +1,5 @@
-//! AQM laws in Linux: the syntax and limits of tc(8), and fixed-point arithmetic for laws that run in
-//! the kernel as BPF programs.
+//! AQM laws in Linux: the syntax and limits of tc(8), and fixed-point arithmetic for laws that run
+//! in the kernel as BPF programs.
 //!
 //! A law of Forebay can run in the Linux kernel in two ways:
 //!
@@ -7,8 +7,8 @@
 //!   configures the qdisc like the law at a [`TcSite`]. Values that the qdisc stores with less
 //!   precision are rounded and reported as [`Rounded`].
 //! - as a BPF program that Forebay attaches. [`fixed_point::FixedPointLaw`] returns a
-//!   [`fixed_point::Twin`]: the configuration and the initial state of the law's C header, as 64-bit
-//!   integers.
+//!   [`fixed_point::Twin`]: the configuration and the initial state of the law's C header, as
+//!   64-bit integers.
 //!
 //! The laws themselves are in `forebay-aqm`, which implements these traits.
 //!
@@ -34,8 +34,8 @@
 //!
 //! # Where to start reading
 //!
-//! `tc.rs` has the tc(8) line; `laws/codel.rs` in `forebay-aqm` is a short user. `fixed_point.rs` has
-//! the number formats, which `python/forebay/linux/bpf/fixed.h` shares.
+//! `tc.rs` has the tc(8) line; `laws/codel.rs` in `forebay-aqm` is a short user. `fixed_point.rs`
+//! has the number formats, which `python/forebay/linux/bpf/fixed.h` shares.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

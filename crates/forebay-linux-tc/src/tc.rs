@@ -1,8 +1,8 @@
 //! The tc(8) line of the Linux qdisc that corresponds to a law in a queue discipline.
 //!
-//! The law names the qdisc and the arguments for its parameters, and the discipline adds arguments of
-//! its own. A value that the qdisc stores with less precision is rounded and reported. A parameter
-//! that the qdisc does not have is an error.
+//! The law names the qdisc and the arguments for its parameters, and the discipline adds arguments
+//! of its own. A value that the qdisc stores with less precision is rounded and reported. A
+//! parameter that the qdisc does not have is an error.
 
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{
@@ -17,8 +17,8 @@ pub struct TcSite {
     /// The bytes that tc counts in addition to the size of a packet in the queue: 14 bytes for IP
     /// packets on an Ethernet device.
     pub header: Bytes,
-    /// The part of the device's header that is included in the size of a packet in the queue: 14 bytes
-    /// for Ethernet frames, zero for IP packets.
+    /// The part of the device's header that is included in the size of a packet in the queue: 14
+    /// bytes for Ethernet frames, zero for IP packets.
     pub in_packet: Bytes,
     /// True if the packet in transmission stays in the qdisc, as under tbf. Forebay's queues do not
     /// count it.
@@ -47,8 +47,8 @@ impl TcSite {
 
 /// A law that exists as a Linux qdisc.
 pub trait LinuxQdisc {
-    /// Returns the qdisc of this law in a queue discipline of the kind `queue`, with arguments for the
-    /// law's parameters; `None` if Linux has no such qdisc.
+    /// Returns the qdisc of this law in a queue discipline of the kind `queue`, with arguments for
+    /// the law's parameters; `None` if Linux has no such qdisc.
     ///
     /// # Errors
     /// If the qdisc does not have a parameter.

@@ -1,4 +1,4 @@
-//! The loop around transports that do no input or output of their own.
+//! Event loop for transports that do no input or output of their own.
 
 use forebay_aqm::Ecn;
 use forebay_sim::End;
@@ -6,17 +6,20 @@ use forebay_units::{ParamError, Time};
 
 use crate::{Event, Network};
 
-/// One end of a transport, as its author has it: it takes packets, gives packets, and has one timer.
+/// One end of a transport, without input and output: it receives packets, returns packets to send,
+/// and has one timer.
 pub trait Endpoint {
-    /// A packet has come.
+    /// Handles a packet that arrived.
     fn receive(&mut self, now: Time, payload: Vec<u8>, ecn: Ecn);
-    /// A packet to be sent now; asked again until there is none.
+    /// Returns a packet to send now. It is called until it returns `None`.
     fn transmit(&mut self, now: Time) -> Option<(Vec<u8>, Ecn)>;
-    /// When [`handle_timeout`](Endpoint::handle_timeout) is due.
+    /// Returns the time at which [`handle_timeout`](Endpoint::handle_timeout) is due; `None` where
+    /// no timer is set.
     fn timeout(&mut self) -> Option<Time>;
-    /// The timer has run out.
+    /// Handles the expiration of the timer.
     fn handle_timeout(&mut self, now: Time);
-    /// Whether it has nothing more to do: [`drive`] ends once all have.
+    /// Returns whether the end has nothing more to do. [`drive`] returns when this holds for all
+    /// ends.
     fn is_done(&self) -> bool {
         false
     }
@@ -24,17 +27,18 @@ pub trait Endpoint {
 
 /// Both ends of a flow.
 pub struct Endpoints<'a> {
-    /// Where the flow's path begins.
+    /// The end at which the flow's path begins.
     pub source: &'a mut dyn Endpoint,
-    /// Where it ends.
+    /// The end at which the flow's path ends.
     pub sink: &'a mut dyn Endpoint,
 }
 
-/// Runs transports over a network from now on until both ends of every flow are done, and at most
-/// until `until` or the end of the scenario; says when that was. `flows` are in order of number.
+/// Runs transports over a network until both ends of every flow are done, and at most until `until`
+/// or the end of the scenario. Returns the time at which it stopped. `flows` are in the order of
+/// their numbers.
 ///
 /// # Errors
-/// A packet that the network does not take; another number of flows than the network has.
+/// The network refuses a packet, or the number of flows differs from that of the network.
 pub fn drive(
     network: &mut Network,
     flows: &mut [Endpoints],
@@ -66,8 +70,8 @@ pub fn drive(
         let (now, flow, end) = match network.poll(at.min(until)) {
             Event::Delivered(packet) => {
                 let flow = packet.flow as usize;
-                let of = endpoint(flows, flow, packet.to);
-                of.receive(packet.at, packet.payload, packet.ecn);
+                let receiver = endpoint(flows, flow, packet.to);
+                receiver.receive(packet.at, packet.payload, packet.ecn);
                 (packet.at, flow, packet.to)
             }
             Event::Lost(_) => continue,
@@ -82,6 +86,7 @@ pub fn drive(
     }
 }
 
+/// Returns an end of a flow.
 fn endpoint<'a>(flows: &'a mut [Endpoints], flow: usize, end: End) -> &'a mut dyn Endpoint {
     match end {
         End::Source => &mut *flows[flow].source,
@@ -89,7 +94,7 @@ fn endpoint<'a>(flows: &'a mut [Endpoints], flow: usize, end: End) -> &'a mut dy
     }
 }
 
-/// Sends all that an end has to send, and asks for its timer anew.
+/// Sends all packets that an end has to send, and updates the time of its timer in `due`.
 fn send(
     network: &mut Network,
     flows: &mut [Endpoints],
@@ -98,11 +103,11 @@ fn send(
     now: Time,
     due: &mut [Time],
 ) -> Result<(), ParamError> {
-    let of = endpoint(flows, flow, end);
+    let sender = endpoint(flows, flow, end);
     let number = u32::try_from(flow).expect("as many flows as the network has");
-    while let Some((payload, ecn)) = of.transmit(now) {
+    while let Some((payload, ecn)) = sender.transmit(now) {
         network.send(number, end, now, payload, ecn)?;
     }
-    due[2 * flow + usize::from(end == End::Sink)] = of.timeout().unwrap_or(Time::MAX);
+    due[2 * flow + usize::from(end == End::Sink)] = sender.timeout().unwrap_or(Time::MAX);
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Texts as they stand in files of other formats.
+//! Escaping of texts for JSON and XML.
 
-/// Returns a text as it stands in a string of JSON.
+/// Returns a text with the escapes of a JSON string (RFC 8259, section 7).
 pub fn json(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -13,7 +13,8 @@ pub fn json(text: &str) -> String {
     escaped
 }
 
-/// Returns a text as it stands in XML, in an attribute too; XML has no control characters.
+/// Returns a text with the escapes of XML, also for attributes. Control characters, which XML does
+/// not allow, become spaces.
 pub fn xml(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

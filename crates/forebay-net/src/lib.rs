@@ -1,9 +1,19 @@
-//! A network for tests of transports: a whole path in virtual time, without sockets or threads.
+//! Simulated network for tests of transports: a complete path in virtual time, without sockets or
+//! threads.
 //!
-//! A scenario has the links, their queues and laws, and the simulated traffic beside; one
-//! `[[traffic]]` of it, or several, has `kind = "external"`: its packets are the caller's, from both
-//! ends. The caller [sends](Network::send) and [polls](Network::poll), and no time passes but by
-//! polling. The same scenario, seed and calls give the same answers, bit for bit.
+//! A scenario describes the links, their queues and laws, and simulated cross traffic. The packets
+//! of each `[[traffic]]` with `kind = "external"` come from the caller, at both ends. The caller
+//! [sends](Network::send) and [polls](Network::poll). Time passes only while polling. The same
+//! scenario, seed and calls give the same results, bit for bit.
+//!
+//! # Central types
+//!
+//! - [`Network`] is the network; its [`Event`]s say which packets were delivered or lost.
+//! - A [`Payload`] is what the caller sends: bytes, or a [`Handle`] for packets without contents.
+//! - [`drive`] is an event loop for transports that implement [`Endpoint`].
+//! - [`Report`] has the metrics of a run; [`rfc7928`] has the scenarios of RFC 7928.
+//!
+//! # Example
 //!
 //! ```
 //! use forebay_net::{Ecn, End, Event, Network, Span, Time};
@@ -42,6 +52,14 @@
 //! # Ok::<(), forebay_net::Error>(())
 //! ```
 
+//!
+//! # Where to start reading
+//!
+//! This file has the whole interface; `recording.rs` writes captures and logs of events. The
+//! simulator behind it is [`forebay_sim::Session`]. docs/howto/your-stack.md shows how to test a
+//! transport.
+
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod drive;
@@ -68,17 +86,18 @@ pub use report::Report;
 
 use recording::Recording;
 
-/// What scenarios are called in errors.
+/// The name of scenarios in error messages.
 const FILE: &str = "scenario";
 
-/// What a caller sends: something with a length.
+/// The contents of a packet, of which the network needs only the length.
 ///
-/// Bytes have theirs. [`Handle`] stands for bytes that the caller keeps, or that nobody needs.
+/// Byte strings are payloads. A [`Handle`] stands for bytes that the caller keeps, or that nobody
+/// needs.
 pub trait Payload {
-    /// Its length in bytes, without the headers that the scenario adds.
+    /// Returns the length in bytes, without the headers that the scenario adds.
     fn length(&self) -> usize;
 
-    /// Its bytes, for a [capture](Network::record); none where nobody has them.
+    /// Returns the bytes for a [capture](Network::record); the default has none.
     fn bytes(&self) -> &[u8] {
         &[]
     }
@@ -97,9 +116,9 @@ impl<T: AsRef<[u8]>> Payload for T {
 /// A payload without its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// The caller's; comes back with the packet.
+    /// A number of the caller, which comes back with the packet.
     pub number: u64,
-    /// In bytes.
+    /// The length of the payload, in bytes.
     pub length: usize,
 }
 
@@ -112,52 +131,52 @@ impl Payload for Handle {
 /// A packet that has reached the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<P> {
-    /// When its last byte is there.
+    /// The time at which the last byte arrived.
     pub at: Time,
     /// Number of its flow.
     pub flow: u32,
-    /// The end that it has reached.
+    /// The end that received it.
     pub to: End,
-    /// As it is now: [`Ecn::Ce`] where a queue has marked it.
+    /// The ECN field on arrival: [`Ecn::Ce`] where a queue has marked the packet.
     pub ecn: Ecn,
     /// As it was sent.
     pub payload: P,
 }
 
-/// A packet that does not reach the other end.
+/// A packet that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost<P> {
-    /// When it was lost.
+    /// The time of the loss.
     pub at: Time,
     /// Number of its flow.
     pub flow: u32,
-    /// The end that has sent it.
+    /// The end that sent it.
     pub from: End,
-    /// Who lost it.
+    /// The reason of the loss.
     pub why: Loss,
     /// As it was sent.
     pub payload: P,
 }
 
-/// What [`Network::poll`] finds first.
+/// The result of [`Network::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<P> {
-    /// A packet reaches the other end.
+    /// A packet was delivered.
     Delivered(Delivered<P>),
-    /// A packet is lost. No transport may learn of it so; tests may.
+    /// A packet was lost. A transport must not use this event; a test may.
     Lost(Lost<P>),
-    /// Nothing has happened up to this time, the one that was asked for.
+    /// No packet was delivered or lost up to this time, which is the one that was polled for.
     Time(Time),
-    /// The scenario is over, at this time; so it is from now on.
+    /// The scenario has ended at this time. All later polls return this event.
     End(Time),
 }
 
-/// What is wrong, in one line.
+/// An error, whose text is one line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// A fault of the scenario, with its line.
+    /// The scenario is wrong; the error has the line.
     Scenario(ScenarioError),
-    /// A fault of a call, or of the choice of a law.
+    /// An argument of a call, or the choice of a law, is wrong.
     Call(ParamError),
 }
 
@@ -184,17 +203,18 @@ impl From<ParamError> for Error {
     }
 }
 
-/// What the caller's flows have in common.
+/// The data of an external traffic.
 struct External {
     label: String,
     first: u32,
     flows: u32,
-    /// Added to every payload.
+    /// The bytes that are added to every payload.
     header_bytes: usize,
     largest_bytes: usize,
 }
 
 impl External {
+    /// Returns the data of a traffic whose first flow has the number `first`.
     fn of(traffic: &Traffic, first: u32) -> External {
         let whole = |bytes: u64| usize::try_from(bytes).expect("a scenario has small packets");
         External {
@@ -207,10 +227,10 @@ impl External {
     }
 }
 
-/// A simulated network, whose external flows are the caller's.
+/// A simulated network with external flows, whose packets come from the caller.
 ///
-/// Flows have numbers from 0, over all external traffic in the order of the scenario. Time never
-/// goes back: an earlier time counts as the latest that the network has seen.
+/// The external flows have numbers from 0, in the order of the scenario. A time before the latest
+/// one that the network has seen counts as the latest.
 pub struct Network<P = Vec<u8>> {
     session: Session,
     scenario: Arc<Scenario>,
@@ -222,28 +242,29 @@ pub struct Network<P = Vec<u8>> {
     now: Time,
 }
 
-/// A packet that was sent and has not come out yet.
+/// A packet that was sent and is neither delivered nor lost yet.
 struct UnderWay<P> {
-    /// How many were sent before it.
+    /// The number of packets that were sent before it.
     number: u64,
     payload: P,
 }
 
 impl<P: Payload> Network<P> {
-    /// The network of a scenario with one law and one point. `seed` is that of all random draws.
+    /// Makes the network of a scenario in TOML, which has one law and no sweep. `seed` is the seed
+    /// of all random numbers.
     ///
     /// # Errors
-    /// A fault of the scenario; one with several laws or points; one without external traffic.
+    /// The scenario is wrong, has several laws or points, or has no external traffic.
     pub fn from_toml(scenario: &str, seed: u64) -> Result<Network<P>, Error> {
         Network::with_options(scenario, &Options::default(), seed)
     }
 
-    /// As [`from_toml`](Network::from_toml), with changes as from the command line: another law
-    /// ([`Options::laws`]), other values of keys ([`Options::sets`]), the contents of files that it
-    /// names ([`Options::files`]).
+    /// Makes the network of a scenario with changes as from the command line: another law
+    /// ([`Options::laws`]), other values of keys ([`Options::sets`]), and the contents of files
+    /// that the scenario names ([`Options::files`]).
     ///
     /// # Errors
-    /// As [`from_toml`](Network::from_toml).
+    /// Those of [`from_toml`](Network::from_toml).
     pub fn with_options(scenario: &str, options: &Options, seed: u64) -> Result<Network<P>, Error> {
         let options = Options {
             external: true,
@@ -263,11 +284,11 @@ impl<P: Payload> Network<P> {
         Ok(Network::of_point(point, seed)?)
     }
 
-    /// The network of a scenario that was read elsewhere, with [`Options::external`], under the first
-    /// law of this point.
+    /// Makes the network of a point of an experiment, which was read with [`Options::external`],
+    /// with the first law of the point.
     ///
     /// # Errors
-    /// No law, or no external traffic.
+    /// The point has no law or no external traffic.
     pub fn of_point(point: &Point, seed: u64) -> Result<Network<P>, ParamError> {
         let Some(law) = point.laws.first() else {
             return Err(ParamError::new("law", "nothing", "a law"));
@@ -299,44 +320,50 @@ impl<P: Payload> Network<P> {
         })
     }
 
-    /// How many flows the caller has.
+    /// Returns the number of external flows.
     pub fn flows(&self) -> u32 {
         self.external.iter().map(|traffic| traffic.flows).sum()
     }
 
-    /// Numbers of the flows of the external traffic with this label; by default the label is
-    /// "external".
+    /// Returns the numbers of the flows of the external traffic with this label; `None` where there
+    /// is none. The default label is "external".
     pub fn flows_of(&self, label: &str) -> Option<std::ops::Range<u32>> {
-        let traffic = self.external.iter().find(|it| it.label == label)?;
+        let traffic = self
+            .external
+            .iter()
+            .find(|traffic| traffic.label == label)?;
         Some(traffic.first..traffic.first + traffic.flows)
     }
 
-    /// The longest payload of this flow, in bytes; 0 where there is no such flow.
+    /// Returns the largest payload of a flow, in bytes; 0 where there is no such flow.
     pub fn most_bytes(&self, flow: u32) -> usize {
         let traffic = self.of_flow(flow);
-        traffic.map_or(0, |it| it.largest_bytes.saturating_sub(it.header_bytes))
+        traffic.map_or(0, |traffic| {
+            traffic.largest_bytes.saturating_sub(traffic.header_bytes)
+        })
     }
 
-    /// The time: of the last event, or of the last packet that was sent after it.
+    /// Returns the present time: that of the last event, or of the last packet sent after it.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// When the scenario ends.
+    /// Returns the end of the scenario.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Packets that were sent and have not come out yet.
+    /// Returns the number of packets that were sent and are neither delivered nor lost yet.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Sends a packet from an end of a flow. What comes of it, [`poll`](Network::poll) tells.
+    /// Sends a packet from an end of a flow at the time `now`. [`poll`](Network::poll) returns its
+    /// fate.
     ///
     /// # Errors
-    /// No such flow; a packet that has no byte, or more than the scenario's `packet`; a time after the
-    /// end of the scenario.
+    /// The flow does not exist, the packet has no byte or more than the scenario's `packet`, or the
+    /// time is after the end of the scenario.
     pub fn send(
         &mut self,
         flow: u32,
@@ -378,7 +405,7 @@ impl<P: Payload> Network<P> {
         Ok(())
     }
 
-    /// Lets time pass until a packet arrives or is lost, and no further than `until`.
+    /// Lets time pass until a packet is delivered or lost, and at most until `until`.
     pub fn poll(&mut self, until: Time) -> Event<P> {
         let until = until.max(self.now).min(self.end());
         let outcome = self.session.next_outcome(until);
@@ -401,25 +428,26 @@ impl<P: Payload> Network<P> {
                 ecn,
                 payload,
             }),
-            Err(why) => Event::Lost(Lost {
+            Err(reason) => Event::Lost(Lost {
                 at,
                 flow,
                 from,
-                why,
+                why: reason,
                 payload,
             }),
         }
     }
 
-    /// Records what becomes of the caller's packets from now on, until the network is
-    /// [finished](Network::finish) or [`end_recording`](Network::end_recording) is called: `capture` is a
-    /// file of pcapng that takes each of them as it leaves the bottleneck's queue, with its ECN field, or
-    /// is dropped there, with a comment; `events` is a file of lines of JSON, one for each packet that
-    /// joins a queue, leaves one, is marked or dropped. The page docs/howto/your-stack.md has both formats.
-    /// Without this call nothing is kept, and it costs nothing.
+    /// Records the caller's packets from now on, until the network is [finished](Network::finish)
+    /// or [`end_recording`](Network::end_recording) is called.
+    ///
+    /// `capture` is a pcapng file with each packet at the time at which it left the bottleneck's
+    /// queue, or was dropped there, which a comment says. `events` is a file of JSON lines with an
+    /// event for each packet that enters a queue, leaves it, is marked or is dropped.
+    /// docs/howto/your-stack.md describes both formats.
     ///
     /// # Errors
-    /// A file that cannot be made. Nothing is recorded then.
+    /// A file cannot be created. Nothing is recorded then.
     pub fn record(&mut self, capture: Option<&Path>, events: Option<&Path>) -> io::Result<()> {
         self.end_recording()?;
         if capture.is_some() || events.is_some() {
@@ -432,7 +460,7 @@ impl<P: Payload> Network<P> {
         Ok(())
     }
 
-    /// True if what becomes of the caller's packets is [recorded](Network::record).
+    /// Returns whether the caller's packets are [recorded](Network::record).
     pub fn is_recording(&self) -> bool {
         self.recording.is_some()
     }
@@ -443,10 +471,12 @@ impl<P: Payload> Network<P> {
     /// The first error with which one of the files could not be written.
     pub fn end_recording(&mut self) -> io::Result<()> {
         self.write_recording();
-        self.recording.take().map_or(Ok(()), |it| it.finish())
+        self.recording
+            .take()
+            .map_or(Ok(()), |recording| recording.finish())
     }
 
-    /// Writes what has happened at queues since the last call.
+    /// Writes the events at queues since the last call.
     fn write_recording(&mut self) {
         let Some(recording) = &mut self.recording else {
             return;
@@ -457,14 +487,16 @@ impl<P: Payload> Network<P> {
                 (packet.number, packet.payload.bytes())
             });
             let header_bytes = (self.external.iter())
-                .find(|it| (it.first..it.first + it.flows).contains(&event.flow))
-                .map_or(0, |it| it.header_bytes);
+                .find(|traffic| {
+                    (traffic.first..traffic.first + traffic.flows).contains(&event.flow)
+                })
+                .map_or(0, |traffic| traffic.header_bytes);
             recording.take(&event, number, payload, header_bytes);
         }
     }
 
-    /// Runs to the end of the scenario, where nothing more is sent but by its own traffic, and says
-    /// what was measured. A recording ends as well.
+    /// Runs the scenario to its end, in which only its simulated traffic sends, and returns the
+    /// metrics. A recording ends too.
     pub fn finish(mut self) -> Report {
         self.session.run_until(self.end());
         let recording = self.end_recording();
@@ -472,8 +504,9 @@ impl<P: Payload> Network<P> {
         Report::of(trace, &self.scenario, self.target_pkts, recording)
     }
 
+    /// Returns the external traffic of a flow.
     fn of_flow(&self, flow: u32) -> Option<&External> {
-        let mut all = self.external.iter();
-        all.find(|it| (it.first..it.first + it.flows).contains(&flow))
+        let mut external = self.external.iter();
+        external.find(|traffic| (traffic.first..traffic.first + traffic.flows).contains(&flow))
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of the caller's packets, as files: a capture at the bottleneck, and a log of events.
+//! Recording of the caller's packets in files: a capture at the bottleneck, and a log of events.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,26 +12,26 @@ use forebay_sim::{End, QueueAction, QueueEvent};
 
 use crate::escape::json;
 
-/// Headers of IPv4 and UDP.
+/// The size of the headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
 
-/// The port at the sink: that of QUIC over UDP.
+/// The port at the sink, which is that of QUIC (RFC 9000).
 const SINK_PORT: u16 = 443;
 
-/// Files that are being written.
+/// The open files of a recording.
 pub struct Recording {
     capture: Option<CaptureWriter>,
     events: Option<BufWriter<File>>,
-    /// Packets that the bottleneck has marked and that wait in its queue.
+    /// Packets that the bottleneck has marked and that are still in its queue.
     marked: HashSet<u64>,
-    /// Names of the links, by number.
+    /// The name of each link.
     links: Vec<String>,
     /// The first error of a file; nothing is written after it.
     failed: Option<io::Error>,
 }
 
 impl Recording {
-    /// Makes the files.
+    /// Creates the files.
     pub fn create(
         capture: Option<&Path>,
         events: Option<&Path>,
@@ -51,18 +51,18 @@ impl Recording {
         })
     }
 
-    /// Writes what has happened to a packet: the one that was sent after `number` others, with what is
-    /// known of its bytes.
+    /// Writes an event of the packet that was sent after `number` others. `payload` has its bytes,
+    /// if they are known.
     pub fn take(&mut self, event: &QueueEvent, number: u64, payload: &[u8], header_bytes: usize) {
         if self.failed.is_none() {
-            let written = self
+            let result = self
                 .log(event, number)
                 .and_then(|()| self.capture(event, number, payload, header_bytes));
-            self.failed = written.err();
+            self.failed = result.err();
         }
     }
 
-    /// Closes the files.
+    /// Closes the files. Returns the first error of the recording.
     pub fn finish(self) -> io::Result<()> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -71,6 +71,7 @@ impl Recording {
         self.events.map_or(Ok(()), |mut events| events.flush())
     }
 
+    /// Writes an event into the log.
     fn log(&mut self, event: &QueueEvent, number: u64) -> io::Result<()> {
         let Some(events) = &mut self.events else {
             return Ok(());
@@ -81,7 +82,7 @@ impl Recording {
             QueueAction::Dequeue(sojourn) => {
                 ("dequeue", format!(",\"sojourn_ns\":{}", sojourn.as_nanos()))
             }
-            QueueAction::Drop(why) => ("drop", format!(",\"reason\":\"{}\"", reason(why))),
+            QueueAction::Drop(cause) => ("drop", format!(",\"reason\":\"{}\"", reason(cause))),
         };
         let link = self.links.get(event.link).map_or("", String::as_str);
         writeln!(
@@ -105,6 +106,8 @@ impl Recording {
         )
     }
 
+    /// Writes the packet of an event at the bottleneck into the capture, if it left the queue or
+    /// was dropped.
     fn capture(
         &mut self,
         event: &QueueEvent,
@@ -123,9 +126,9 @@ impl Recording {
             }
             QueueAction::Dequeue(_) if self.marked.remove(&number) => "marked",
             QueueAction::Dequeue(_) => "",
-            QueueAction::Drop(why) => {
+            QueueAction::Drop(cause) => {
                 self.marked.remove(&number);
-                dropped_comment(why)
+                dropped_comment(cause)
             }
         };
         let length = usize::from(event.bytes).saturating_sub(header_bytes);
@@ -137,18 +140,18 @@ impl Recording {
     }
 }
 
-/// Why a queue has dropped a packet, in the words of docs/howto/your-stack.md.
-fn reason(why: DropReason) -> &'static str {
-    match why {
+/// Returns the word for a reason of a drop in the log.
+fn reason(cause: DropReason) -> &'static str {
+    match cause {
         DropReason::Early => "early",
         DropReason::Forced => "forced",
         DropReason::Overflow => "overflow",
     }
 }
 
-/// Headers of IPv4 and UDP, for a payload of this length. Flows have addresses of their own in the
-/// networks for benchmarks (RFC 2544 appendix C.2.2): 198.18.x.y is the source and 198.19.x.y the sink of
-/// flow 256·x + y. The checksum of UDP is left out, as IPv4 allows.
+/// Returns headers of IPv4 and UDP for a payload of this length. Each flow has its own addresses in
+/// the block for benchmarks (RFC 2544, appendix C.2.2): 198.18.x.y is the source and 198.19.x.y the
+/// sink of flow 256·x + y. UDP's checksum is 0, that is absent (RFC 768).
 fn headers(event: &QueueEvent, number: u64, length: usize) -> [u8; HEADER_BYTES] {
     let [low, high] = [event.flow % 0x1_0000, event.flow / 0x1_0000];
     let [x, y] = u16::try_from(low).unwrap_or(0).to_be_bytes();

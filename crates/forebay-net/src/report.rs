@@ -1,26 +1,28 @@
-//! What was measured, as of any run.
+//! Metrics of a run.
 
 use std::io;
 
 use forebay_scenario::Scenario;
 use forebay_trace::{Metrics, RunTrace, TrafficMetrics};
 
-/// The metrics of a run, over the window that the scenario measures.
+/// The metrics of a run over the measurement window of the scenario.
 pub struct Report {
     /// The metrics of the link under test.
     pub metrics: Metrics,
-    /// What each traffic got that crosses it, by its label; external traffic is one of them. Empty
-    /// where there is one alone: `metrics` has it.
+    /// The metrics of each traffic that crosses the bottleneck, external traffic included, by
+    /// label. Empty where there is only one, to which `metrics` applies.
     pub traffic: Vec<(String, TrafficMetrics)>,
-    /// All that was observed.
+    /// The traces of all links.
     pub trace: RunTrace,
     /// The number of the link under test in `trace`.
     pub tested: usize,
-    /// The first error with which a file of a [recording](crate::Network::record) could not be written.
+    /// The first error with which a file of a [recording](crate::Network::record) could not be
+    /// written.
     pub recording: io::Result<()>,
 }
 
 impl Report {
+    /// Returns the report of a trace.
     pub(crate) fn of(
         trace: RunTrace,
         scenario: &Scenario,
@@ -33,7 +35,7 @@ impl Report {
         Report {
             metrics: Metrics::of(tested, target_pkts),
             traffic: traffic
-                .map(|of| (label(of.traffic), TrafficMetrics::of(of, tested)))
+                .map(|part| (label(part.traffic), TrafficMetrics::of(part, tested)))
                 .collect(),
             trace,
             tested: scenario.tested,
@@ -41,18 +43,20 @@ impl Report {
         }
     }
 
-    /// A metric of the bottleneck by its name, such as `delay_p95_s` (docs/reference/metrics.md).
+    /// Returns a metric of the bottleneck by its name, such as `delay_p95_s`; `None` for an unknown
+    /// name. docs/reference/metrics.md defines the metrics.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let fields = self.metrics.fields();
-        let found = fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, value)| *value)
+        let metric = fields.iter().find(|(field, _)| *field == name);
+        metric.map(|(_, value)| *value)
     }
 
-    /// A metric of the traffic with this label, such as `goodput_bps`.
+    /// Returns a metric of the traffic with this label, such as `goodput_bps`; `None` for
+    /// an unknown label or name.
     pub fn traffic_metric(&self, label: &str, name: &str) -> Option<f64> {
-        let (_, metrics) = self.traffic.iter().find(|(of, _)| of == label)?;
+        let (_, metrics) = self.traffic.iter().find(|(traffic, _)| traffic == label)?;
         let fields = metrics.fields();
-        let found = fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, value)| *value)
+        let metric = fields.iter().find(|(field, _)| *field == name);
+        metric.map(|(_, value)| *value)
     }
 }

@@ -1,5 +1,5 @@
-//! The scenarios of RFC 7928, for a transport under test: their bulk flows are the caller's; and what the
-//! transport got in them, in lines, JSON and JUnit's XML.
+//! Scenarios of RFC 7928 for a transport under test, whose bulk flows come from the caller, and the
+//! results of the transport as lines, JSON and JUnit's XML.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -16,8 +16,9 @@ macro_rules! scenario {
     };
 }
 
-/// Name and text of each. The names begin with the section; external traffic has the label
-/// "external". Each has DropTail as its law, which [`Options::laws`](crate::Options::laws) replaces.
+/// The name and the text of each scenario. The names begin with the section of the RFC. External
+/// traffic has the label "external". The law is DropTail, which
+/// [`Options::laws`](crate::Options::laws) replaces.
 pub const SCENARIOS: &[(&str, &str)] = &[
     scenario!("4-5-ecn"),
     scenario!("4-5-l4s"),
@@ -45,14 +46,14 @@ pub const SCENARIOS: &[(&str, &str)] = &[
 /// The environment variable that names the folder for files of results.
 pub const RESULTS: &str = "FOREBAY_RESULTS";
 
-/// Metrics of the bottleneck that a result has (docs/reference/metrics.md); `share` is that of the traffic
-/// "external".
+/// The metrics of the bottleneck in a result (docs/reference/metrics.md). A result also has
+/// `share`, that of the traffic "external".
 const METRICS: [&str; 4] = ["utilisation", "delay_p95_s", "drop_rate", "mark_rate"];
 
 /// The results of a transport in the scenarios under one law.
 ///
-/// Tests of several laws run at the same time. The lines of one law are therefore written together, by
-/// [`finish`](Results::finish), and each law has files of its own.
+/// Tests of several laws run at the same time. The lines of one law are therefore written together,
+/// by [`finish`](Results::finish), and each law has files of its own.
 ///
 /// ```
 /// # use forebay_net::{rfc7928::Results, Handle, Network};
@@ -80,20 +81,22 @@ pub struct ScenarioResult {
 }
 
 impl ScenarioResult {
-    /// Returns `share`, `utilisation`, `delay_p95_s`, `drop_rate` or `mark_rate`; NaN for any other name.
+    /// Returns `share`, `utilisation`, `delay_p95_s`, `drop_rate` or `mark_rate`; NaN for any other
+    /// name.
     pub fn metric(&self, name: &str) -> f64 {
         let mut metrics = self.metrics.iter();
         let metric = metrics.find(|(key, _)| *key == name);
         metric.map_or(f64::NAN, |(_, value)| *value)
     }
 
-    /// Notes that the scenario has failed, unless `holds`.
+    /// Notes a failure of the scenario, unless `holds` is true.
     pub fn expect(&mut self, holds: bool, failure: impl Into<String>) {
         if !holds {
             self.failures.push(failure.into());
         }
     }
 
+    /// Returns the line of the result.
     fn line(&self, law: &str) -> String {
         format!(
             "{:22} {law:9} its share {:3.0} %, utilisation {:3.0} %, delay p95 {:6.1} ms, drops {:5.2} %, \
@@ -109,7 +112,7 @@ impl ScenarioResult {
 }
 
 impl Results {
-    /// No results yet, under this law.
+    /// Returns an empty list of results with this law.
     pub fn under(law: &str) -> Results {
         Results {
             law: law.to_owned(),
@@ -118,7 +121,7 @@ impl Results {
         }
     }
 
-    /// Adds what was measured in a scenario.
+    /// Adds the result of a scenario, which the caller may check with [`ScenarioResult::expect`].
     pub fn add(&mut self, scenario: &str, report: &Report) -> &mut ScenarioResult {
         let share = report.traffic_metric("external", "share").unwrap_or(1.0);
         let mut metrics = vec![("share", share)];
@@ -135,23 +138,27 @@ impl Results {
         &mut self.results[last]
     }
 
-    /// Prints a line for each scenario, all of them in one piece, and writes `LAW.json` and `LAW.xml` into
-    /// the folder that the environment variable [`RESULTS`] names, if it does.
+    /// Prints a line for each scenario, and writes `LAW.json` and `LAW.xml` into the folder that
+    /// the environment variable [`RESULTS`] names, if it is set.
     ///
     /// # Errors
-    /// What has failed, a line for each; a file that cannot be written.
+    /// A scenario has failed, or a file cannot be written. The text has a line for each failure.
     pub fn finish(self) -> Result<(), String> {
-        let lines = self.results.iter().map(|it| it.line(&self.law) + "\n");
+        let lines = self
+            .results
+            .iter()
+            .map(|result| result.line(&self.law) + "\n");
         let text: String = lines.collect();
-        // One write: other tests print at the same time.
-        let printed = io::stdout().lock().write_all(text.as_bytes());
-        printed.map_err(|error| format!("standard output: {error}"))?;
+        // A single write keeps the lines together while other tests print.
+        let result = io::stdout().lock().write_all(text.as_bytes());
+        result.map_err(|error| format!("standard output: {error}"))?;
         if let Some(folder) = env::var_os(RESULTS).filter(|folder| !folder.is_empty()) {
             self.write(&PathBuf::from(folder))?;
         }
-        let failures = self.results.iter().flat_map(|it| {
-            let of = format!("{}, {}", it.scenario, self.law);
-            it.failures.iter().map(move |why| format!("{of}: {why}"))
+        let failures = self.results.iter().flat_map(|result| {
+            let place = format!("{}, {}", result.scenario, self.law);
+            let failures = result.failures.iter();
+            failures.map(move |failure| format!("{place}: {failure}"))
         });
         let failures: Vec<String> = failures.collect();
         match failures.is_empty() {
@@ -160,31 +167,35 @@ impl Results {
         }
     }
 
+    /// Writes the results as JSON and as JUnit's XML into `folder`.
     fn write(&self, folder: &Path) -> Result<(), String> {
-        let written = |path: &Path, text: String| {
-            let made = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
-            made.map_err(|error| format!("{}: {error}", path.display()))
+        let write = |path: &Path, text: String| {
+            let result = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+            result.map_err(|error| format!("{}: {error}", path.display()))
         };
-        written(&folder.join(format!("{}.json", self.law)), self.json())?;
-        written(&folder.join(format!("{}.xml", self.law)), self.junit())
+        write(&folder.join(format!("{}.json", self.law)), self.json())?;
+        write(&folder.join(format!("{}.xml", self.law)), self.junit())
     }
 
-    /// Returns the results as JSON: a list of objects with `law`, `scenario`, `passed`, `failures` and
-    /// `metrics`.
+    /// Returns the results as JSON: a list of objects with `law`, `scenario`, `passed`, `failures`
+    /// and `metrics`.
     pub fn json(&self) -> String {
-        let object = |it: &ScenarioResult| {
-            let texts = it.failures.iter().map(|why| format!("\"{}\"", json(why)));
+        let object = |result: &ScenarioResult| {
+            let texts = result
+                .failures
+                .iter()
+                .map(|failure| format!("\"{}\"", json(failure)));
             let failures: Vec<String> = texts.collect();
             let number = |(name, value): &(&str, f64)| match value.is_finite() {
                 true => format!("\"{name}\":{value}"),
                 false => format!("\"{name}\":null"),
             };
-            let metrics: Vec<String> = it.metrics.iter().map(number).collect();
+            let metrics: Vec<String> = result.metrics.iter().map(number).collect();
             format!(
                 "{{\"law\":\"{}\",\"scenario\":\"{}\",\"passed\":{},\"failures\":[{}],\"metrics\":{{{}}}}}",
                 json(&self.law),
-                json(&it.scenario),
-                it.failures.is_empty(),
+                json(&result.scenario),
+                result.failures.is_empty(),
                 failures.join(","),
                 metrics.join(",")
             )
@@ -195,7 +206,7 @@ impl Results {
 
     /// Returns the results as a test suite in JUnit's XML, with a test case for each scenario.
     pub fn junit(&self) -> String {
-        let failed = |it: &&ScenarioResult| !it.failures.is_empty();
+        let failed = |result: &&ScenarioResult| !result.failures.is_empty();
         let law = xml(&self.law);
         let mut text = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"rfc7928.{law}\" tests=\"{}\" \
@@ -203,17 +214,17 @@ impl Results {
             self.results.len(),
             self.results.iter().filter(failed).count()
         );
-        for it in &self.results {
-            let (name, seconds) = (xml(&it.scenario), it.took.as_secs_f64());
-            // Writing to a text cannot fail.
+        for result in &self.results {
+            let (name, seconds) = (xml(&result.scenario), result.took.as_secs_f64());
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
                 "  <testcase classname=\"rfc7928.{law}\" name=\"{name}\" time=\"{seconds:.3}\">"
             );
-            for why in &it.failures {
-                let _ = writeln!(text, "    <failure message=\"{}\"/>", xml(why));
+            for failure in &result.failures {
+                let _ = writeln!(text, "    <failure message=\"{}\"/>", xml(failure));
             }
-            let line = xml(&it.line(&self.law));
+            let line = xml(&result.line(&self.law));
             let _ = writeln!(text, "    <system-out>{line}</system-out>\n  </testcase>");
         }
         text + "</testsuite>\n"
@@ -242,13 +253,13 @@ mod tests {
 
     #[test]
     fn results_are_written_as_json() {
-        let want = "[\n\
+        let expected = "[\n\
             {\"law\":\"fq-codel\",\"scenario\":\"7-1-web\",\"passed\":true,\"failures\":[],\
             \"metrics\":{\"share\":0.5,\"utilisation\":0.9}},\n\
             {\"law\":\"fq-codel\",\"scenario\":\"8-1-mild\",\"passed\":false,\
             \"failures\":[\"flow 3 \\\"starves\\\" < 100\",\"idle\"],\
             \"metrics\":{\"share\":null,\"utilisation\":0.9}}\n]\n";
-        assert_eq!(results().json(), want);
+        assert_eq!(results().json(), expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the network does with packets of the caller: times to the nanosecond, every packet back
-//! once, the same events however it is polled.
+//! Tests of the network with packets of the caller: exact times, one fate for every packet, and the
+//! same events however the network is polled.
 
 use forebay_net::{DropReason, Ecn, End, Event, Handle, Loss, Network, Options, Span, Time};
 use proptest::prelude::*;
@@ -13,10 +13,10 @@ fn options(law: &str, sets: &[(&str, &str)]) -> Options {
     }
 }
 
-/// Two flows of the caller over one link, alone.
+/// Two external flows over one link, without cross traffic.
 const ALONE: &str = include_str!("alone.toml");
 
-/// Beside others, with a queue on the way back.
+/// External flows with cross traffic, and a queue on the reverse path.
 const BESIDE: &str = r#"
     duration = "4s"
     measure  = ["1s", "4s"]
@@ -68,7 +68,7 @@ fn all<P: forebay_net::Payload>(network: &mut Network<P>) -> Vec<Event<P>> {
 }
 
 #[test]
-fn a_packet_takes_the_time_of_its_way() {
+fn a_packet_arrives_after_its_transmission_and_propagation_times() {
     let mut network = Network::from_toml(ALONE, 1).unwrap();
     // 1000 B on the wire: 100 µs on each access link and 1 ms on the link; propagation of 7.5 ms,
     // 5 ms and 7.5 ms. What goes back crosses the line back, at the rate of the link.
@@ -91,7 +91,7 @@ fn a_packet_takes_the_time_of_its_way() {
 }
 
 #[test]
-fn a_full_buffer_tells_of_each_packet_that_it_drops() {
+fn each_packet_that_a_full_buffer_drops_is_lost() {
     let mut network = Network::from_toml(ALONE, 1).unwrap();
     for number in 0..30 {
         let payload = packet(number, 972);
@@ -99,13 +99,13 @@ fn a_full_buffer_tells_of_each_packet_that_it_drops() {
             .send(0, End::Source, Time::ZERO, payload, Ecn::NotEct)
             .unwrap();
     }
-    // They come 100 µs apart and leave 1 ms apart: one is sent, ten wait, and two more find room, the
-    // last as another leaves.
+    // The packets arrive at intervals of 100 µs and leave at intervals of 1 ms: one is in
+    // transmission, ten wait, and two more find room when others leave.
     let mut lost = Vec::new();
-    let mut came = Vec::new();
+    let mut delivered = Vec::new();
     for event in all(&mut network) {
         match event {
-            Event::Delivered(packet) => came.push(packet.payload.number),
+            Event::Delivered(packet) => delivered.push(packet.payload.number),
             Event::Lost(packet) => {
                 assert_eq!(packet.why, Loss::Queue(DropReason::Overflow));
                 assert_eq!((packet.flow, packet.from), (0, End::Source));
@@ -116,16 +116,16 @@ fn a_full_buffer_tells_of_each_packet_that_it_drops() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(came, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20]);
+    assert_eq!(delivered, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20]);
     assert_eq!(lost.len(), 17);
 }
 
 #[test]
-fn time_goes_on_by_polling_alone_and_never_back() {
+fn time_passes_only_by_polling_and_never_goes_back() {
     let mut network = Network::from_toml(ALONE, 1).unwrap();
     assert_eq!(network.poll(at_us(500)), Event::Time(at_us(500)));
     assert_eq!(network.poll(at_us(100)), Event::Time(at_us(500)));
-    // Sent at an earlier time, it leaves now.
+    // A packet with an earlier time is sent now.
     network
         .send(0, End::Source, Time::ZERO, packet(1, 972), Ecn::NotEct)
         .unwrap();
@@ -138,7 +138,7 @@ fn time_goes_on_by_polling_alone_and_never_back() {
 }
 
 #[test]
-fn a_share_is_lost_at_random_behind_the_queue() {
+fn a_share_of_packets_is_lost_at_random_after_the_queue() {
     let sets = [
         ("traffic.0.loss", "10%"),
         ("bottleneck.rate", "1Gbit/s"),
@@ -167,7 +167,7 @@ fn a_share_is_lost_at_random_behind_the_queue() {
 }
 
 #[test]
-fn marks_are_for_packets_that_can_be_marked() {
+fn only_ecn_capable_packets_are_marked() {
     let sets = [("bottleneck.ecn", "true"), ("bottleneck.buffer", "200p")];
     for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1] {
         let mut network = Network::with_options(ALONE, &options("codel", &sets), 1).unwrap();
@@ -219,12 +219,18 @@ fn traffic(law: &str, seed: u64, step: Span) -> Vec<String> {
                     next += every;
                 }
             }
-            Event::Delivered(came) => {
-                events.push(format!("{came:?}"));
-                if came.to == End::Sink {
-                    let payload = packet(came.payload.number, 600);
+            Event::Delivered(delivered) => {
+                events.push(format!("{delivered:?}"));
+                if delivered.to == End::Sink {
+                    let payload = packet(delivered.payload.number, 600);
                     network
-                        .send(came.flow, End::Sink, came.at, payload, Ecn::NotEct)
+                        .send(
+                            delivered.flow,
+                            End::Sink,
+                            delivered.at,
+                            payload,
+                            Ecn::NotEct,
+                        )
                         .unwrap();
                 }
             }
@@ -256,7 +262,7 @@ fn the_same_calls_have_the_same_events_however_often_they_poll() {
 }
 
 #[test]
-fn a_report_counts_what_the_caller_saw() {
+fn a_report_agrees_with_the_events() {
     let mut network = Network::with_options(BESIDE, &options("pie", &[]), 5).unwrap();
     let (start, end) = (Time::ZERO + Span::from_secs(1), network.end());
     let within = |at: Time| at > start && at <= end;
@@ -270,9 +276,9 @@ fn a_report_counts_what_the_caller_saw() {
                     .unwrap();
                 next += Span::from_micros(1500);
             }
-            Event::Delivered(came) if within(came.at) => {
-                bytes += came.payload.length;
-                marked += u32::from(came.ecn == Ecn::Ce);
+            Event::Delivered(delivered) if within(delivered.at) => {
+                bytes += delivered.payload.length;
+                marked += u32::from(delivered.ecn == Ecn::Ce);
             }
             Event::Lost(packet) => lost += u32::from(within(packet.at)),
             Event::Delivered(_) => {}
@@ -288,7 +294,7 @@ fn a_report_counts_what_the_caller_saw() {
         .find(|it| it.traffic == 1)
         .unwrap();
     assert_eq!(mine.dropped_packets, u64::from(lost));
-    // Some that were marked are still on their way at the end, and others came from before.
+    // Some that were marked are still on their way at the end, and others delivered from before.
     assert!(
         mine.marked_packets.abs_diff(u64::from(marked)) <= 4,
         "{marked}: {mine:?}"
@@ -299,7 +305,7 @@ fn a_report_counts_what_the_caller_saw() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_in_a_line() {
+fn errors_are_one_line() {
     let line =
         |text: &str, options: &Options| match Network::<Handle>::with_options(text, options, 1) {
             Ok(_) => "no error".to_owned(),
@@ -366,7 +372,7 @@ proptest! {
     /// Whatever is sent comes back once, in order of time, and in its order on each way where the
     /// queue keeps it.
     #[test]
-    fn every_packet_comes_back_once(
+    fn every_packet_is_delivered_or_lost_once(
         law in prop::sample::select(vec!["droptail", "red", "codel", "pie", "pi2", "fq-codel", "dualpi2", "cake"]),
         sends in prop::collection::vec((0u32..3, any::<bool>(), 0u64..900, 1usize..1473), 1..400),
         seed in 0u64..1000,
@@ -405,7 +411,7 @@ fn each_scenario_of_rfc_7928_runs_with_its_flows() {
     for (number, (name, text)) in forebay_net::rfc7928::SCENARIOS.iter().enumerate() {
         let law = laws[number % laws.len()];
         let short = [("duration", "2s"), ("measure", "[\"1s\", \"2s\"]")];
-        // One that changes needs its time.
+        // A scenario with changes needs its whole duration.
         let sets = if text.contains("[[at]]") {
             &[][..]
         } else {
@@ -420,10 +426,10 @@ fn each_scenario_of_rfc_7928_runs_with_its_flows() {
                 .send(flow, End::Source, Time::ZERO, payload, Ecn::Ect0)
                 .unwrap();
         }
-        let came = all(&mut network)
+        let delivered = all(&mut network)
             .into_iter()
             .filter(|it| matches!(it, Event::Delivered(_)));
-        assert_eq!(came.count(), flows as usize, "{name}");
+        assert_eq!(delivered.count(), flows as usize, "{name}");
         assert!(
             network.finish().metric("goodput_bps").unwrap() >= 0.0,
             "{name}"

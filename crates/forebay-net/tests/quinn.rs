@@ -5,19 +5,19 @@ mod quic;
 use forebay_net::{drive, Endpoints, Network, Options, Report, Time};
 use quic::{Quic, SCENARIO};
 
-/// What a run of a transfer came to.
-struct Ran {
+/// The result of a transfer.
+struct Transfer {
     done_at: Time,
-    /// Of both ends: packets sent, lost and marked.
+    /// Packets that both ends sent.
     sent: u64,
     lost: u64,
     marked: u64,
-    /// Marks, and losses of one window as one, that the client answered.
+    /// The client's reductions of its window, for marks and for losses.
     answered: u64,
     report: Report,
 }
 
-fn transfer(law: &str, bytes: u64, seed: u64) -> Ran {
+fn transfer(law: &str, bytes: u64, seed: u64) -> Transfer {
     let options = Options {
         laws: vec![law.to_owned()],
         ..Options::default()
@@ -33,7 +33,7 @@ fn transfer(law: &str, bytes: u64, seed: u64) -> Ran {
     assert_eq!(server.read_bytes, bytes, "{law}");
     let stats = client.stats();
     assert!(stats.path.sent_packets > bytes / 1500);
-    Ran {
+    Transfer {
         done_at: server.done_at.expect("all was read"),
         sent: stats.udp_tx.datagrams + server.stats().udp_tx.datagrams,
         lost: stats.path.lost_packets,
@@ -44,17 +44,23 @@ fn transfer(law: &str, bytes: u64, seed: u64) -> Ran {
 }
 
 #[test]
-fn a_transfer_ends_and_repeats_to_the_bit() {
+fn a_transfer_ends_and_is_reproducible_to_the_bit() {
     for law in ["fq-codel", "dualpi2"] {
         let run = |seed| {
-            let ran = transfer(law, 2_000_000, seed);
-            let fields = ran
+            let transfer_result = transfer(law, 2_000_000, seed);
+            let fields = transfer_result
                 .report
                 .metrics
                 .fields()
                 .map(|(_, value)| value.to_bits());
-            let (at, sent) = (ran.done_at, ran.sent);
-            (at, sent, ran.lost, ran.marked, fields)
+            let (at, sent) = (transfer_result.done_at, transfer_result.sent);
+            (
+                at,
+                sent,
+                transfer_result.lost,
+                transfer_result.marked,
+                fields,
+            )
         };
         assert_eq!(run(1), run(1), "{law}");
         assert_ne!(run(1), run(2), "{law}");
@@ -63,19 +69,24 @@ fn a_transfer_ends_and_repeats_to_the_bit() {
 
 #[test]
 fn a_flow_gets_its_share_under_fq_codel() {
-    let ran = transfer("fq-codel", 2_000_000, 3);
-    // A twenty-first of the link has 0.95 Mbit/s: 2 MB would take 16.8 s, and slow start begins alone.
-    let took_s = ran.done_at.as_secs_f64();
+    let transfer_result = transfer("fq-codel", 2_000_000, 3);
+    // A twenty-first of the link has 0.95 Mbit/s: 2 MB would take 16.8 s, and slow start begins
+    // alone.
+    let took_s = transfer_result.done_at.as_secs_f64();
     assert!((8.0..20.0).contains(&took_s), "{took_s} s");
-    let goodput_bps = ran.report.traffic_metric("quic", "goodput_bps");
+    let goodput_bps = transfer_result.report.traffic_metric("quic", "goodput_bps");
     assert!(goodput_bps.is_some_and(|it| it > 3e5), "{goodput_bps:?}");
-    // Packets with ECT(0) are marked. What is lost are windows of the start, which fills the buffer.
-    assert!(ran.marked > 0);
+    // Packets with ECT(0) are marked. What is lost are windows of the start, which fills the
+    // buffer.
+    assert!(transfer_result.marked > 0);
     assert!(
-        10 * ran.answered.saturating_sub(ran.marked) < ran.answered,
+        10 * transfer_result
+            .answered
+            .saturating_sub(transfer_result.marked)
+            < transfer_result.answered,
         "{} answered, {} marked, {} lost",
-        ran.answered,
-        ran.marked,
-        ran.lost
+        transfer_result.answered,
+        transfer_result.marked,
+        transfer_result.lost
     );
 }

@@ -1,5 +1,5 @@
-//! What a network records of the caller's packets: the log of events agrees with what the caller was told,
-//! and the capture with the log.
+//! Tests of recordings: the log agrees with the events that the caller got, and the capture with
+//! the log.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ const SCENARIO: &str = r#"
     kind = "droptail"
 "#;
 
-/// A folder that goes when this does.
+/// A folder that is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -55,12 +55,13 @@ impl Drop for Folder {
     }
 }
 
-/// What the caller is told of a packet: a mark is true, a loss is its reason.
-type Told = HashMap<u64, Result<bool, &'static str>>;
+/// The fate of each packet in the caller's events: whether it was marked, or the reason of its
+/// loss.
+type Fates = HashMap<u64, Result<bool, &'static str>>;
 
-/// Sends a packet each millisecond, of two flows in turn; one can be marked and one cannot.
-fn run(network: &mut Network) -> Told {
-    let mut told = Told::new();
+/// Sends a packet each millisecond, alternating between two flows, of which one is ECN-capable.
+fn run(network: &mut Network) -> Fates {
+    let mut told = Fates::new();
     let (mut next, mut sent) = (Time::ZERO, 0_u64);
     loop {
         let number = |payload: &[u8]| u64::from_be_bytes(payload[..8].try_into().unwrap());
@@ -107,7 +108,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn the_log_and_the_capture_agree_with_what_the_caller_is_told() {
+fn the_log_and_the_capture_agree_with_the_events() {
     for law in ["droptail", "codel", "pie", "fq-codel", "dualpi2"] {
         let folder = Folder::new(&format!("recording-{law}"));
         let (capture, events) = (folder.0.join("a.pcapng"), folder.0.join("a.jsonl"));
@@ -115,7 +116,7 @@ fn the_log_and_the_capture_agree_with_what_the_caller_is_told() {
         recorded.record(Some(&capture), Some(&events)).unwrap();
         let told = run(&mut recorded);
         recorded.finish().recording.unwrap();
-        // Nothing else has changed.
+        // The recording does not change the run.
         assert!(told == run(&mut network(law)), "{law}");
 
         let text = fs::read_to_string(&events).unwrap();
@@ -188,7 +189,7 @@ fn the_log_and_the_capture_agree_with_what_the_caller_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_or_written_is_an_error() {
+fn a_file_that_cannot_be_created_or_written_is_an_error() {
     let mut network = self::network("pie");
     let nowhere = PathBuf::from("/nonexistent/a.jsonl");
     assert!(network.record(None, Some(&nowhere)).is_err());

@@ -1,5 +1,4 @@
-//! Packets as they came to a queue once: times, sizes, flows and traffic classes, from a capture or
-//! a list.
+//! Recorded packets from a capture or a list: times, sizes, flows and traffic classes.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,84 +9,88 @@ use forebay_units::Span;
 
 use crate::prefix::Prefix;
 
-/// Most packets that are kept, and most flows: what a run has memory for.
+/// The largest number of packets, which a run has memory for.
 const MOST_PACKETS: usize = 20_000_000;
+/// The largest number of flows.
 const MOST_FLOWS: usize = 1_000_000;
 
-/// Packets in order of time.
+/// The recorded packets of a file, in order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrivals {
-    /// At least one.
+    /// The packets, at least one.
     pub packets: Vec<Arrival>,
-    /// Number of flows; every flow has a packet.
+    /// The number of flows, each of which has a packet.
     pub flows: u32,
-    /// By flow: numbers of the hosts that it comes from and goes to. Empty where they are not
-    /// known. Beyond 65,536 hosts numbers come again.
+    /// The numbers of the sending and of the receiving host of each flow; empty where they are
+    /// unknown. With more than 65,536 hosts, numbers are used again.
     pub hosts: Vec<(u16, u16)>,
-    /// Size of the largest packet.
+    /// The size of the largest packet.
     pub largest_bytes: u16,
-    /// What of the file was not as it should be.
+    /// The frames of the capture by kind.
     pub counts: FrameCounts,
 }
 
-/// Frames of a capture by what was made of them. A list of packets has none.
+/// The frames of a capture, counted by the way in which they were read. A list of packets has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// All frames of the capture.
     pub frames: u64,
-    /// Frames that hold no IP packet, and are left out.
+    /// Frames without an IP packet, which are left out.
     pub not_ip: u64,
-    /// Frames of which too little was captured to tell the packet's length and addresses; they are
+    /// Frames of which too little was captured to read the packet's length and addresses. They are
     /// left out.
     pub too_short: u64,
     /// Frames without a time (simple packet blocks of pcapng); they are left out.
     pub without_time: u64,
-    /// Packets that are longer by their IP header than their frames were by the capture's record;
-    /// they are taken with the length of the IP header.
+    /// Packets whose IP header has a larger length than the capture's record. They count with the
+    /// length of the IP header.
     pub longer_than_recorded: u64,
 }
 
-/// A packet that comes to a queue.
+/// A packet that arrives at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Since the first packet of the file.
+    /// The time since the first packet of the file.
     pub at: Span,
-    /// Flows are numbered from 0 as they come.
+    /// The number of the flow, from 0 in the order of appearance.
     pub flow: u32,
-    /// Of the IP packet.
+    /// The length of the IP packet.
     pub bytes: u16,
+    /// The traffic class: DSCP and ECN field.
     pub class: TrafficClass,
     /// Whether TCP carries it.
     pub tcp: bool,
 }
 
-/// Which packets of a file are taken, and how.
+/// The choice of packets from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selection {
-    /// Packets from addresses of one of these; from any address where there are none.
+    /// Prefixes of source addresses; empty allows any address.
     pub source: Vec<Prefix>,
-    /// Likewise for the addresses that they go to.
+    /// Prefixes of destination addresses; empty allows any address.
     pub destination: Vec<Prefix>,
-    /// A larger packet counts as several at one time, of this size but for the last. Captures have
-    /// such packets where the network card was to cut them (segmentation offload).
+    /// The largest packet. A larger one counts as several packets at the same time. Captures have
+    /// such packets where the network card divided them later (segmentation offload).
     pub mtu: u16,
 }
 
 impl Selection {
-    /// Whether it has packets from `source` to `destination`.
+    /// Returns whether packets from `source` to `destination` are chosen.
     pub(crate) fn takes(&self, source: u128, destination: u128) -> bool {
-        let one = |of: &[Prefix], address| of.is_empty() || of.iter().any(|it| it.holds(address));
-        one(&self.source, source) && one(&self.destination, destination)
+        let allows = |prefixes: &[Prefix], address| {
+            prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.holds(address))
+        };
+        allows(&self.source, source) && allows(&self.destination, destination)
     }
 
-    /// "from 10.0.0.0/8 to ::/0"
+    /// Returns the choice in words, such as "from 10.0.0.0/8 to ::/0".
     pub(crate) fn in_words(&self) -> String {
         let mut words = String::new();
         for (which, prefixes) in [("from", &self.source), ("to", &self.destination)] {
             for (i, prefix) in prefixes.iter().enumerate() {
                 let before = if i == 0 { which } else { "or" };
                 let space = if words.is_empty() { "" } else { " " };
-                // Writing to a text does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(words, "{space}{before} {prefix}");
             }
         }
@@ -95,35 +98,38 @@ impl Selection {
     }
 }
 
-/// What is wrong with a file, and what is allowed.
+/// An error in a file: the wrong part, and the allowed ones.
 pub(crate) struct Wrong {
     pub found: String,
     pub allowed: &'static str,
 }
 
 impl Arrivals {
-    /// From the first packet of the file until the last one that is taken.
+    /// Returns the time from the first packet of the file to the last one that was chosen.
     pub fn length(&self) -> Span {
         self.packets.last().map_or(Span::ZERO, |packet| packet.at)
     }
 }
 
-/// What a file may be.
+/// The allowed formats of a file, for error messages.
 pub(crate) const FORMATS: &str =
     "a capture (pcap or pcapng), or a list with the first line \"time_s,size_bytes,flow\"";
 
 /// A packet of a file.
-pub(crate) struct Found {
-    /// Since the first packet of the file.
+pub(crate) struct FilePacket {
+    /// The time since the first packet of the file, in ns.
     pub at_ns: i128,
+    /// The length of the packet.
     pub bytes: u32,
-    /// Of its headers, which each piece of a large packet has.
+    /// The size of the headers, which each piece of a large packet repeats.
     pub header_bytes: u32,
+    /// The traffic class.
     pub class: TrafficClass,
+    /// Whether the packet is TCP.
     pub tcp: bool,
 }
 
-/// Collects packets, and numbers flows and hosts.
+/// A builder that collects packets and gives numbers to flows and hosts.
 pub(crate) struct Builder<K> {
     mtu: u32,
     flows: HashMap<K, u32>,
@@ -132,11 +138,11 @@ pub(crate) struct Builder<K> {
     packets: Vec<Arrival>,
     largest_bytes: u16,
     pub counts: FrameCounts,
-    /// Addresses of a packet that the selection left out.
+    /// The addresses of the first packet that the selection left out.
     passed_over: Option<(std::net::IpAddr, std::net::IpAddr)>,
 }
 
-/// What came of a file.
+/// The packets of a file.
 pub(crate) struct Built {
     flows: u32,
     hosts: Vec<(u16, u16)>,
@@ -147,6 +153,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
+    /// Returns the packets as arrivals.
     pub fn finish(mut self) -> Arrivals {
         self.packets.shrink_to_fit();
         Arrivals {
@@ -160,6 +167,7 @@ impl Built {
 }
 
 impl<K: Hash + Eq> Builder<K> {
+    /// Returns a builder without packets.
     pub fn new(selection: &Selection) -> Builder<K> {
         Builder {
             mtu: u32::from(selection.mtu),
@@ -183,7 +191,10 @@ impl<K: Hash + Eq> Builder<K> {
             .get_or_insert((address(source), address(destination)));
     }
 
-    /// The number of a flow; a new one's hosts are given by their addresses, if they are known.
+    /// Returns the number of a flow. `hosts` are the addresses of its hosts, if they are known.
+    ///
+    /// # Errors
+    /// There are too many flows.
     pub fn flow(&mut self, key: K, hosts: Option<(u128, u128)>) -> Result<u32, Wrong> {
         let next = self.flows.len();
         if let Some(number) = self.flows.get(&key) {
@@ -204,26 +215,30 @@ impl<K: Hash + Eq> Builder<K> {
         Ok(number)
     }
 
+    /// Returns the number of a host.
     fn host(&mut self, address: u128) -> u16 {
         let next = self.addresses.len() % (1 << 16);
         let next = u16::try_from(next).unwrap_or(u16::MAX);
         *self.addresses.entry(address).or_insert(next)
     }
 
-    /// Adds a packet, which must not be before the last one.
-    pub fn push(&mut self, flow: u32, found: &Found) -> Result<(), Wrong> {
+    /// Adds a packet of a flow, divided into pieces of at most the MTU.
+    ///
+    /// # Errors
+    /// The packet is earlier than the last one, or there are too many packets.
+    pub fn push(&mut self, flow: u32, packet: &FilePacket) -> Result<(), Wrong> {
         let before = self.packets.last().map_or(0, |packet| packet.at.as_nanos());
-        let Ok(at_ns) = u64::try_from(found.at_ns) else {
-            return Err(unsorted(found.at_ns));
+        let Ok(at_ns) = u64::try_from(packet.at_ns) else {
+            return Err(unsorted(packet.at_ns));
         };
         if at_ns < before {
-            return Err(unsorted(found.at_ns - i128::from(before)));
+            return Err(unsorted(packet.at_ns - i128::from(before)));
         }
-        // A header leaves room for data, in any packet that is cut in earnest.
-        let header = found.header_bytes.min(self.mtu / 2);
-        let mut left = found.bytes;
+        // The bound leaves room for data, whatever the headers are.
+        let header = packet.header_bytes.min(self.mtu / 2);
+        let mut rest = packet.bytes;
         loop {
-            let piece = left.min(self.mtu);
+            let piece = rest.min(self.mtu);
             let bytes = u16::try_from(piece).unwrap_or(u16::MAX);
             if self.packets.len() == MOST_PACKETS {
                 return Err(Wrong {
@@ -235,18 +250,19 @@ impl<K: Hash + Eq> Builder<K> {
                 at: Span::from_nanos(at_ns),
                 flow,
                 bytes,
-                class: found.class,
-                tcp: found.tcp,
+                class: packet.class,
+                tcp: packet.tcp,
             });
             self.largest_bytes = self.largest_bytes.max(bytes);
-            left -= piece;
-            if left == 0 {
+            rest -= piece;
+            if rest == 0 {
                 return Ok(());
             }
-            left += header;
+            rest += header;
         }
     }
 
+    /// Returns the packets.
     pub fn build(self) -> Built {
         Built {
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
@@ -259,6 +275,7 @@ impl<K: Hash + Eq> Builder<K> {
     }
 }
 
+/// Returns the error of a packet that is `back_ns` (negative) before its predecessor.
 fn unsorted(back_ns: i128) -> Wrong {
     Wrong {
         found: format!(
@@ -269,7 +286,7 @@ fn unsorted(back_ns: i128) -> Wrong {
     }
 }
 
-/// A time in s without trailing zeros.
+/// Returns a time in s, without trailing zeros.
 fn seconds(ns: i128) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -285,16 +302,17 @@ mod tests {
         mtu: 1500,
     };
 
-    fn of(bytes: u32, header_bytes: u32) -> Vec<u16> {
+    /// Returns the sizes of the pieces of a packet.
+    fn pieces(bytes: u32, header_bytes: u32) -> Vec<u16> {
         let mut builder: Builder<u8> = Builder::new(&ALL);
-        let found = Found {
+        let packet = FilePacket {
             at_ns: 7,
             bytes,
             header_bytes,
             class: TrafficClass(0),
             tcp: true,
         };
-        assert!(builder.push(0, &found).is_ok());
+        assert!(builder.push(0, &packet).is_ok());
         let built = builder.build();
         assert!(built
             .packets
@@ -304,24 +322,24 @@ mod tests {
     }
 
     #[test]
-    fn a_large_packet_comes_in_pieces_with_headers_of_their_own() {
-        assert_eq!(of(1500, 52), [1500]);
-        // 2 x 1448 + 104 bytes of data.
-        assert_eq!(of(52 + 3000, 52), [1500, 1500, 52 + 104]);
+    fn a_large_packet_is_divided_into_pieces_with_headers_of_their_own() {
+        assert_eq!(pieces(1500, 52), [1500]);
+        // 2 x 1448 + 104 bytes pieces data.
+        assert_eq!(pieces(52 + 3000, 52), [1500, 1500, 52 + 104]);
         // Data that fills its pieces leaves no empty one.
-        assert_eq!(of(52 + 2 * 1448, 52), [1500, 1500]);
-        assert_eq!(of(4000, 0), [1500, 1500, 1000]);
+        assert_eq!(pieces(52 + 2 * 1448, 52), [1500, 1500]);
+        assert_eq!(pieces(4000, 0), [1500, 1500, 1000]);
         // A header as large as a packet does not stop it.
-        assert_eq!(of(2000, 1900).len(), 2);
+        assert_eq!(pieces(2000, 1900).len(), 2);
     }
 
     #[test]
-    fn an_arrival_is_two_words() {
+    fn an_arrival_takes_16_bytes() {
         assert_eq!(std::mem::size_of::<Arrival>(), 16);
     }
 
     #[test]
-    fn times_are_told_as_they_are() {
+    fn times_have_no_trailing_zeros() {
         assert_eq!(seconds(1_500_000_000), "1.5");
         assert_eq!(seconds(12_000), "0.000012");
         assert_eq!(seconds(3_000_000_000), "3");

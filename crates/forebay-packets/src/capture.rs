@@ -1,23 +1,24 @@
-//! Captures: pcap in either order of bytes with microseconds or nanoseconds, and pcapng.
+//! Reading of captures: pcap in either byte order with microseconds or nanoseconds, and pcapng.
 
 use pcap_file::pcap::PcapParser;
 use pcap_file::{Endianness, PcapError, TsResolution};
 
-use crate::arrivals::{Builder, Built, Found, Selection, Wrong};
+use crate::arrivals::{Builder, Built, FilePacket, Selection, Wrong};
 use crate::ip::{Flow, Headers};
 use crate::link_layer::{LinkLayer, READ};
 
+/// Nanoseconds in a second.
 const NANOS: i128 = 1_000_000_000;
 
-/// Blocks of pcapng: the start of a section, an interface, and those that hold a packet, of which
-/// the obsolete one came before the enhanced one, and the simple one has no time.
+/// The block types of pcapng: the start of a section, an interface, and the three with a packet.
+/// The obsolete packet block preceded the enhanced one, and the simple one has no time.
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const INTERFACE: u32 = 1;
 const OBSOLETE: u32 = 2;
 const SIMPLE: u32 = 3;
 const ENHANCED: u32 = 6;
-/// Options of an interface: the resolution of its clock, the length of the check sequence at the
-/// end of its frames, and the offset of its clock in s.
+/// The options of an interface: the resolution of its clock, the length of the frame check
+/// sequence, and the offset of its clock in s.
 const TS_RESOLUTION: u16 = 9;
 const FCS_LENGTH: u16 = 13;
 const TS_OFFSET: u16 = 14;
@@ -30,7 +31,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the first four bytes.
+    /// Returns the format by the first four bytes of a file; `None` for a file that is not a
+    /// capture.
     pub fn of(contents: &[u8]) -> Option<Format> {
         match contents.first_chunk()? {
             [0xa1, 0xb2, 0xc3, 0xd4]
@@ -43,24 +45,28 @@ impl Format {
     }
 }
 
+/// Reads the chosen packets of a capture.
+///
+/// # Errors
+/// The capture is broken, cut off, or not in order of time, or has an unknown link type.
 pub fn read(contents: &[u8], format: Format, selection: &Selection) -> Result<Built, Wrong> {
-    let mut taken = Taken {
+    let mut reader = Reader {
         selection,
         builder: Builder::new(selection),
         zero_ns: None,
     };
     match format {
-        Format::Pcap => pcap(contents, &mut taken)?,
-        Format::PcapNg => pcapng(contents, &mut taken)?,
+        Format::Pcap => pcap(contents, &mut reader)?,
+        Format::PcapNg => pcapng(contents, &mut reader)?,
     }
-    Ok(taken.builder.build())
+    Ok(reader.builder.build())
 }
 
-/// What stands around IP in the frames of a capture or an interface.
+/// The parts of a frame around the IP packet, in a capture or of an interface.
 #[derive(Clone, Copy)]
 struct Link {
     layer: LinkLayer,
-    /// Bytes of the frame check sequence at the end of each frame.
+    /// The size of the frame check sequence at the end of each frame.
     fcs_bytes: usize,
 }
 
@@ -83,16 +89,16 @@ impl Link {
     }
 }
 
-/// The packets so far.
-struct Taken<'a> {
+/// The state of reading: the packets so far.
+struct Reader<'a> {
     selection: &'a Selection,
     builder: Builder<Flow>,
-    /// Time of the first frame.
+    /// The time of the first frame, in ns.
     zero_ns: Option<i128>,
 }
 
-impl Taken<'_> {
-    /// Takes a frame of `length` bytes, of which `start` was captured.
+impl Reader<'_> {
+    /// Adds a frame of `length` bytes, of which `start` was captured.
     fn frame(&mut self, link: Link, at_ns: i128, start: &[u8], length: u32) -> Result<(), Wrong> {
         let counts = &mut self.builder.counts;
         counts.frames += 1;
@@ -108,7 +114,7 @@ impl Taken<'_> {
         };
         let packet = start.get(ip_at..).unwrap_or(&[]);
         let recorded = recorded.saturating_sub(ip_at).max(packet.len());
-        // A capture that was cut, and does not say so, has frames shorter than their packets.
+        // Some tools cut frames and record the cut length as the original one.
         let claimed = Headers::claimed_length(packet).unwrap_or(0);
         let Some(headers) = Headers::read_start(packet, recorded.max(claimed)) else {
             if packet.len() < recorded {
@@ -125,7 +131,7 @@ impl Taken<'_> {
         }
         counts.longer_than_recorded += u64::from(claimed > recorded);
         let frame = counts.frames;
-        let found = Found {
+        let packet = FilePacket {
             at_ns: at_ns - zero_ns,
             bytes: headers.bytes,
             header_bytes: headers.header_bytes(),
@@ -136,32 +142,34 @@ impl Taken<'_> {
             .builder
             .flow(flow, Some((flow.source, flow.destination)));
         number
-            .and_then(|number| self.builder.push(number, &found))
+            .and_then(|number| self.builder.push(number, &packet))
             .map_err(|wrong| Wrong {
                 found: format!("{} (frame {frame})", wrong.found),
                 ..wrong
             })
     }
 
-    /// Returns what is wrong with the frame after the last one.
-    fn wrong(&self, what: &str) -> Wrong {
+    /// Returns the error of the frame after the last one.
+    fn wrong(&self, fault: &str) -> Wrong {
         Wrong {
-            found: format!("frame {} {what}", self.builder.counts.frames + 1),
+            found: format!("frame {} {fault}", self.builder.counts.frames + 1),
             allowed: "a whole capture (editcap repairs one that ends early)",
         }
     }
 
+    /// Returns the error of the frame after the last one, from an error of the parser.
     fn broken(&self, error: &PcapError) -> Wrong {
         match error {
             PcapError::IncompleteBuffer => self.wrong("cut off"),
-            PcapError::InvalidField(what) => self.wrong(&format!("broken: {what}")),
-            other => self.wrong(&format!("broken: {other}")),
+            PcapError::InvalidField(fault) => self.wrong(&format!("broken: {fault}")),
+            error => self.wrong(&format!("broken: {error}")),
         }
     }
 }
 
-fn pcap(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
-    let (mut rest, parser) = PcapParser::new(contents).map_err(|error| taken.broken(&error))?;
+/// Reads a pcap file.
+fn pcap(contents: &[u8], reader: &mut Reader) -> Result<(), Wrong> {
+    let (mut rest, parser) = PcapParser::new(contents).map_err(|error| reader.broken(&error))?;
     let header = parser.header();
     let link = Link::of(header.datalink.into())?;
     let fraction_ns = match header.ts_resolution {
@@ -169,27 +177,28 @@ fn pcap(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
         TsResolution::NanoSecond => 1,
     };
     while !rest.is_empty() {
-        // Its checked form refuses packets that were not captured whole.
+        // The parser's checked form refuses packets that were captured in part.
         let (after, packet) = parser
             .next_raw_packet(rest)
-            .map_err(|error| taken.broken(&error))?;
+            .map_err(|error| reader.broken(&error))?;
         let at_ns = NANOS * i128::from(packet.ts_sec) + fraction_ns * i128::from(packet.ts_frac);
-        taken.frame(link, at_ns, &packet.data, packet.orig_len)?;
+        reader.frame(link, at_ns, &packet.data, packet.orig_len)?;
         rest = after;
     }
     Ok(())
 }
 
-/// How an interface's frames and times are read.
+/// An interface of a pcapng file.
 struct Interface {
     link: Link,
-    /// Ticks of its clock in a second.
+    /// The ticks of its clock in a second.
     ticks_per_s: i128,
     offset_ns: i128,
 }
 
 impl Interface {
-    /// Reads the description of an interface. Options of text, in whichever encoding, are not read.
+    /// Reads the description of an interface; `None` where it is cut off. Options with text are
+    /// ignored, because their encoding is unknown.
     fn of(body: &[u8], order: Endianness) -> Option<Result<Interface, Wrong>> {
         let link = match Link::of(u16_at(body, 0, order)?.into()) {
             Ok(link) => link,
@@ -201,7 +210,7 @@ impl Interface {
             offset_ns: 0,
         };
         let mut rest = body.get(8..)?;
-        // Some tools end the options without the option that ends them.
+        // Some tools omit the option that ends the options.
         while let (Some(code), Some(length)) = (u16_at(rest, 0, order), u16_at(rest, 2, order)) {
             let length = usize::from(length);
             let Some(value) = rest.get(4..4 + length) else {
@@ -215,6 +224,7 @@ impl Interface {
         Some(Ok(interface))
     }
 
+    /// Reads an option.
     fn option(&mut self, code: u16, value: &[u8], order: Endianness) -> Result<(), Wrong> {
         match (code, value) {
             // A power of ten, or of two with the first bit set.
@@ -227,7 +237,7 @@ impl Interface {
                     allowed: "a resolution in the range of pcapng",
                 })?;
             }
-            // In bits; some tools write it in bytes.
+            // The length is in bits; some tools write it in bytes.
             (FCS_LENGTH, [length, ..]) => {
                 let length = usize::from(*length);
                 self.link.fcs_bytes = if length < 16 { length } else { length / 8 };
@@ -243,8 +253,8 @@ impl Interface {
     }
 }
 
-/// A block of pcapng. The crate for captures reads every text in a section and an interface, and
-/// refuses those that are not UTF-8, as interfaces of Windows have.
+/// A block of pcapng. Blocks are read here because the crate pcap-file refuses texts that are not
+/// UTF-8, which interfaces of Windows have.
 struct Block<'a> {
     kind: u32,
     body: &'a [u8],
@@ -252,7 +262,7 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Reads the first block of `contents`; a section sets the order of bytes.
+    /// Reads the first block of `contents`. A section block sets the byte order.
     fn of(contents: &'a [u8], order: &mut Endianness) -> Result<Block<'a>, PcapError> {
         if contents.len() < 12 {
             return Err(PcapError::IncompleteBuffer);
@@ -284,7 +294,8 @@ impl<'a> Block<'a> {
     }
 }
 
-fn pcapng(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
+/// Reads a pcapng file.
+fn pcapng(contents: &[u8], reader: &mut Reader) -> Result<(), Wrong> {
     let mut rest = contents;
     let mut order = Endianness::Little;
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -293,36 +304,36 @@ fn pcapng(contents: &[u8], taken: &mut Taken) -> Result<(), Wrong> {
         if rest.starts_with(&SECTION) {
             interfaces.clear();
         }
-        let block = Block::of(rest, &mut order).map_err(|error| taken.broken(&error))?;
+        let block = Block::of(rest, &mut order).map_err(|error| reader.broken(&error))?;
         rest = block.rest;
         match block.kind {
             INTERFACE => match Interface::of(block.body, order) {
                 Some(interface) => interfaces.push(interface?),
-                None => return Err(taken.wrong("broken: an interface that is cut off")),
+                None => return Err(reader.wrong("broken: an interface that is cut off")),
             },
             SIMPLE => {
-                taken.builder.counts.frames += 1;
-                taken.builder.counts.without_time += 1;
+                reader.builder.counts.frames += 1;
+                reader.builder.counts.without_time += 1;
             }
             ENHANCED | OBSOLETE => {
-                // Options behind the packet are passed over: some tools do not end them.
+                // Options after the packet are ignored: some tools do not end them.
                 let packet = PacketBlock::of(block.kind, block.body, order)
-                    .ok_or_else(|| taken.wrong("broken: a block of a packet"))?;
+                    .ok_or_else(|| reader.wrong("broken: a block of a packet"))?;
                 let interface = interfaces
                     .get(packet.interface)
-                    .ok_or_else(|| taken.wrong("broken: an interface that is not described"))?;
+                    .ok_or_else(|| reader.wrong("broken: an interface that is not described"))?;
                 let ticks = i128::from(packet.ticks);
                 let at_ns = NANOS * ticks / interface.ticks_per_s + interface.offset_ns;
-                taken.frame(interface.link, at_ns, packet.start, packet.length)?;
+                reader.frame(interface.link, at_ns, packet.start, packet.length)?;
             }
-            // Names, statistics, secrets, journals and blocks of others hold no packet.
+            // The other blocks have no packets.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// The fields of a block that holds a packet.
+/// The fields of a packet block.
 struct PacketBlock<'a> {
     interface: usize,
     ticks: u64,
@@ -331,12 +342,13 @@ struct PacketBlock<'a> {
 }
 
 impl<'a> PacketBlock<'a> {
+    /// Reads an enhanced or an obsolete packet block; `None` where it is cut off.
     fn of(kind: u32, body: &'a [u8], order: Endianness) -> Option<PacketBlock<'a>> {
         let word = |at: usize| u32_at(body, at, order);
         let first = word(0)?;
         let interface = match (kind, order) {
             (ENHANCED, _) => first,
-            // The obsolete block counts drops in the other half.
+            // The other half of the word in the obsolete block counts drops.
             (_, Endianness::Big) => first >> 16,
             (_, Endianness::Little) => first & 0xffff,
         };
@@ -350,6 +362,7 @@ impl<'a> PacketBlock<'a> {
     }
 }
 
+/// Returns the bytes at `at` in little-endian order.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize, order: Endianness) -> Option<[u8; N]> {
     let mut value: [u8; N] = bytes.get(at..at + N)?.try_into().ok()?;
     if let Endianness::Big = order {

@@ -1,4 +1,4 @@
-//! Captures in the format of wireshark (pcapng): packets of IP, with comments.
+//! Writing of captures: pcapng files with IP packets and comments.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,33 +14,33 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::{DataLink, PcapError};
 
-/// Written to the disk in pieces of this size.
+/// The size of the pieces that are written to the disk.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The comment of a packet that a queue has dropped.
-pub const fn dropped_comment(why: DropReason) -> &'static str {
-    match why {
+/// Returns the comment on a packet that a queue dropped.
+pub const fn dropped_comment(reason: DropReason) -> &'static str {
+    match reason {
         DropReason::Early => "dropped: early",
         DropReason::Forced => "dropped: forced",
         DropReason::Overflow => "dropped: overflow",
     }
 }
 
-/// A file of one interface.
+/// A pcapng file with one interface.
 pub struct CaptureWriter(PcapNgWriter<BufWriter<File>>);
 
 fn io_error(error: PcapError) -> io::Error {
     match error {
         PcapError::IoError(error) => error,
-        other => io::Error::other(other),
+        error => io::Error::other(error),
     }
 }
 
 impl CaptureWriter {
-    /// Makes the file. Of each packet there are at most `most_bytes`; 0 is all of them.
+    /// Creates the file. It keeps at most `most_bytes` of each packet; 0 keeps all.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// The file cannot be created or written.
     pub fn create(path: &Path, interface: &str, most_bytes: u32) -> io::Result<CaptureWriter> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
         let mut writer = PcapNgWriter::new(file).map_err(io_error)?;
@@ -49,7 +49,7 @@ impl CaptureWriter {
             snaplen: most_bytes,
             options: vec![
                 InterfaceDescriptionOption::IfName(interface.into()),
-                // Nanoseconds.
+                // The clock counts nanoseconds.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
@@ -57,10 +57,11 @@ impl CaptureWriter {
         Ok(CaptureWriter(writer))
     }
 
-    /// Writes `data`, the start of a packet of `bytes`; an empty comment is none.
+    /// Writes a packet of `bytes` bytes, of which `data` has the first ones. `at` is the time since
+    /// 1970. An empty comment is left out.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn write(
         &mut self,
         at: Duration,
@@ -80,10 +81,10 @@ impl CaptureWriter {
         Ok(())
     }
 
-    /// Writes the rest.
+    /// Writes the buffered packets and closes the file.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn finish(self) -> io::Result<()> {
         let flushed = self.0.into_inner().into_inner();
         flushed.map_err(std::io::IntoInnerError::into_error)?;

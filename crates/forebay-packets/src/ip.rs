@@ -1,7 +1,7 @@
-//! Reads the headers of a packet, and writes its CE mark.
+//! Headers of IP, TCP and UDP in a packet's bytes, and CE marks.
 //!
-//! Every function takes any bytes. Anything but a sound IPv4 or IPv6 packet reads as `None`; the
-//! link carries it unmarked.
+//! Every function accepts any bytes. Bytes that are not a valid IPv4 or IPv6 packet read as `None`,
+//! and are forwarded unmarked.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,7 +9,9 @@ use forebay_aqm::{Ecn, TrafficClass};
 
 /// Protocol numbers (IANA).
 const HOP_BY_HOP: u8 = 0;
+/// The protocol number of TCP.
 pub const TCP: u8 = 6;
+/// The protocol number of UDP.
 pub const UDP: u8 = 17;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -18,49 +20,58 @@ const DESTINATION_OPTIONS: u8 = 60;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 
-/// Most IPv6 extension headers that are looked through for the transport header.
+/// The largest number of IPv6 extension headers before the transport header.
 const MOST_EXTENSIONS: usize = 8;
 
-/// The fields of a packet's headers that the emulator needs.
+/// The fields of a packet's headers that queues and the emulator need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
+    /// The traffic class: DSCP and ECN field.
     pub class: TrafficClass,
+    /// The flow of the packet.
     pub flow: Flow,
-    /// Where the transport header begins.
+    /// The offset of the transport header.
     pub transport: u16,
-    /// Length of the packet by its own header, which link padding may exceed.
+    /// The length of the packet according to its IP header. The frame may be longer because of
+    /// padding.
     pub bytes: u32,
-    /// Present where a whole TCP header is.
+    /// The TCP header; `None` where the packet has no complete one.
     pub tcp: Option<Tcp>,
 }
 
 /// The part of a TCP header that goodput and segmentation need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
+    /// The sequence number.
     pub seq: u32,
-    /// The acknowledgement number of a segment with ACK set.
+    /// The acknowledgement number; `None` without the ACK flag.
     pub ack: Option<u32>,
-    /// It opens a connection.
+    /// Whether the SYN flag is set.
     pub syn: bool,
-    /// Of the TCP header with its options.
+    /// The size of the TCP header with its options.
     pub header_bytes: u16,
+    /// The size of the payload.
     pub payload_bytes: u32,
 }
 
-/// One direction of a flow. Ports are zero where there are none, or where a fragment hides them:
-/// all fragments of a packet are then of the same flow.
+/// One direction of a flow. The ports are zero for protocols without ports, and for fragments, so
+/// that all fragments of a packet belong to the same flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
+    /// The protocol number (IANA), such as [`TCP`].
     pub protocol: u8,
-    /// IPv4 addresses as IPv4-mapped IPv6 addresses.
+    /// The source address. An IPv4 address is IPv4-mapped (RFC 4291, section 2.5.5.2).
     pub source: u128,
+    /// The destination address, in the same form.
     pub destination: u128,
+    /// The source port.
     pub source_port: u16,
+    /// The destination port.
     pub destination_port: u16,
 }
 
 impl Flow {
-    /// The flow of the packets that go the other way.
+    /// Returns the flow of the opposite direction.
     pub fn reversed(self) -> Flow {
         Flow {
             source: self.destination,
@@ -71,28 +82,28 @@ impl Flow {
         }
     }
 
-    /// A well-mixed number that is the same for both directions.
+    /// Returns a hash that is the same for both directions.
     pub fn mixed(&self) -> u64 {
         let source = end(self.source, self.source_port);
         let destination = end(self.destination, self.destination_port);
-        // A sum does not know which of the two is the source.
+        // The sum does not depend on which of the two is the source.
         scramble(source.wrapping_add(destination) ^ u64::from(self.protocol))
     }
 
-    /// Well-mixed numbers of the hosts that it comes from and goes to.
+    /// Returns hashes of the sending and of the receiving host.
     pub fn hosts(&self) -> (u64, u64) {
         (end(self.source, 0), end(self.destination, 0))
     }
 }
 
-/// A well-mixed number of an address and a port.
+/// Returns a hash of an address and a port.
 #[allow(clippy::cast_possible_truncation, reason = "both halves go in")]
 fn end(address: u128, port: u16) -> u64 {
     let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(17);
     scramble(folded ^ (u64::from(port) << 48))
 }
 
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
+/// Applies the finaliser of SplitMix64, in which every input bit affects every output bit.
 fn scramble(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -106,13 +117,13 @@ impl Hash for Flow {
 }
 
 impl Headers {
-    /// Reads a packet.
+    /// Reads the headers of a packet; `None` where it is not valid IP.
     pub fn read(packet: &[u8]) -> Option<Headers> {
         Headers::read_start(packet, packet.len())
     }
 
-    /// Reads a packet of `length` bytes of which `start` alone is there, as in a capture that keeps
-    /// the first bytes of each.
+    /// Reads the headers of a packet of `length` bytes, of which only `start` is known, as in a
+    /// capture that keeps the first bytes.
     pub fn read_start(start: &[u8], length: usize) -> Option<Headers> {
         match start.first()? >> 4 {
             4 => v4(start, length),
@@ -121,8 +132,8 @@ impl Headers {
         }
     }
 
-    /// Returns the length that the IP header of a packet gives, of which `start` is there; `None`
-    /// for what is no IP packet, or has no length because it is larger than its field.
+    /// Returns the length in the IP header of a packet that begins with `start`; `None` where it is
+    /// not an IP packet, or is larger than the field.
     pub fn claimed_length(start: &[u8]) -> Option<usize> {
         let claimed = match start.first()? >> 4 {
             4 => usize::from(u16_at(start, 2)?),
@@ -135,16 +146,18 @@ impl Headers {
         (claimed > 0).then_some(claimed)
     }
 
-    /// Bytes of the IP header and of the TCP or UDP header above it.
+    /// Returns the size of the IP header and of the TCP or UDP header.
     pub fn header_bytes(&self) -> u32 {
         self.bytes - self.payload_bytes()
     }
 
+    /// Returns whether the packet is TCP.
     pub fn is_tcp(&self) -> bool {
         self.flow.protocol == TCP
     }
 
-    /// Bytes above the transport header, of TCP and UDP; else above the IP header.
+    /// Returns the size of the payload: after the transport header for TCP and UDP, after the IP
+    /// header for other protocols.
     pub fn payload_bytes(&self) -> u32 {
         let above_ip = self.bytes.saturating_sub(u32::from(self.transport));
         match (self.tcp, self.flow.protocol) {
@@ -221,23 +234,25 @@ fn v6(packet: &[u8], length: usize) -> Option<Headers> {
     ))
 }
 
-/// The last header's protocol, where it begins, and whether the packet is a fragment. A chain
-/// that is cut off, or too long, ends where it does.
+/// Returns the protocol of the transport header, its offset, and whether the packet is a fragment.
+/// A chain of extension headers that is cut off or too long ends early.
 fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
     let (mut protocol, mut at) = (packet[6], 40);
     for _ in 0..MOST_EXTENSIONS {
-        let Some(&[next, length]) = packet.get(at..at + 2).and_then(|it| it.first_chunk()) else {
+        let Some(&[next, length]) = packet.get(at..at + 2).and_then(|bytes| bytes.first_chunk())
+        else {
             break;
         };
         let bytes = match protocol {
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8 * (usize::from(length) + 1),
-            // RFC 4302 section 2.2: in units of four bytes, less two.
+            // The length is in units of four bytes, minus two (RFC 4302, section 2.2).
             AUTHENTICATION => 4 * (usize::from(length) + 2),
             FRAGMENT => {
-                // Offset or more fragments; an atomic fragment (RFC 6946) is whole.
-                let fragment = u16_at(packet, at + 2).is_none_or(|it| it & 0xfff9 != 0);
+                // A fragment has an offset or more fragments; an atomic fragment (RFC 6946) has
+                // neither.
+                let fragment = u16_at(packet, at + 2).is_none_or(|word| word & 0xfff9 != 0);
                 if fragment {
-                    // What follows is a header in the first fragment alone.
+                    // Only the first fragment continues with a header.
                     return (next, (at + 8).min(packet.len()), true);
                 }
                 8
@@ -252,6 +267,7 @@ fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
     (protocol, at, false)
 }
 
+/// Returns the headers from the fields of IP and from the transport header.
 fn above(
     (packet, bytes): (&[u8], usize),
     transport: usize,
@@ -278,7 +294,8 @@ fn above(
     }
 }
 
-/// `bytes` is the length of the segment, of which the start may be all there is.
+/// Reads a TCP header. `bytes` is the length of the segment, of which `segment` has at least the
+/// start.
 fn tcp(segment: &[u8], bytes: usize) -> Option<Tcp> {
     let offset_and_flags = u16_at(segment, 12)?;
     let header_bytes = (offset_and_flags >> 12) * 4;
@@ -296,19 +313,19 @@ fn tcp(segment: &[u8], bytes: usize) -> Option<Tcp> {
     })
 }
 
-/// The length of a packet or of a part of it; no packet comes near the bound.
+/// Returns the length of a packet, or of a part of it, as a `u32`; no packet is near the bound.
 #[inline]
 pub fn bytes_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// As [`bytes_u32`], in the 16 bits of IP's headers.
+/// Returns the length of a packet as the 16 bits of IP's headers, at most 65535.
 #[inline]
 pub fn bytes_u16(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-/// Sets CE on a packet that is ECN-capable, and leaves any other as it is (RFC 3168 section 5).
+/// Sets CE on an ECN-capable packet, and leaves other packets unchanged (RFC 3168, section 5).
 pub fn set_ce(packet: &mut [u8]) {
     let Some(headers) = Headers::read(packet) else {
         return;
@@ -327,13 +344,13 @@ pub fn set_ce(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&updated(checksum, old, new).to_be_bytes());
 }
 
-/// An Internet checksum after one of its words has changed: RFC 1624 eq. 3.
+/// Returns an Internet checksum after one word has changed (RFC 1624, eq. 3).
 pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
     !folded(sum)
 }
 
-/// A one's complement sum in 16 bits.
+/// Folds a one's complement sum into 16 bits.
 #[allow(clippy::cast_possible_truncation, reason = "the loop leaves 16 bits")]
 pub fn folded(mut sum: u32) -> u16 {
     while sum > 0xffff {
@@ -415,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_read() {
+    fn ipv4_and_ipv6_are_read() {
         for packet in [v4_tcp(0b10, 8, 100), v6_tcp(0b10, &[], 100)] {
             let headers = Headers::read(&packet).unwrap();
             assert_eq!(headers.class.ecn(), Ecn::Ect0);
@@ -427,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_looked_through() {
+    fn the_transport_header_is_found_after_extension_headers() {
         let hop_by_hop = (HOP_BY_HOP, vec![0; 8]);
         let routing = (ROUTING, [vec![0, 1], vec![0; 14]].concat());
         let options = (DESTINATION_OPTIONS, vec![0; 8]);
@@ -443,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_one_host_have_its_number() {
+    fn flows_of_one_host_have_the_same_host_hash() {
         let flow = |source, port| Flow {
             protocol: TCP,
             source,
@@ -461,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fragment_of_a_packet_is_of_the_same_flow() {
+    fn every_fragment_of_a_packet_belongs_to_the_same_flow() {
         let flow = |packet: &[u8]| Headers::read(packet).unwrap().flow;
         let mut first = v4_tcp(0, 0, 100);
         first[6] = 0x20;
@@ -485,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jumbogram_has_the_length_it_came_with() {
+    fn a_packet_with_length_zero_has_the_length_of_its_frame() {
         let mut packet = v6_tcp(0, &[], 100);
         packet[4..6].fill(0);
         assert_eq!(Headers::read(&packet).unwrap().bytes as usize, packet.len());
@@ -495,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_packet_tells_as_much_as_all_of_it() {
+    fn the_start_of_a_packet_has_the_same_headers() {
         for packet in [v4_tcp(0b01, 8, 1400), v6_tcp(0b01, &[], 1400)] {
             let whole = Headers::read(&packet).unwrap();
             let start = Headers::read_start(&packet[..80], packet.len());
@@ -506,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sound_is_not_read() {
+    fn invalid_packets_are_not_read() {
         let v4 = v4_tcp(0, 0, 0);
         let too_long = |at: usize, value: u8| {
             let mut packet = v4.clone();
@@ -522,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_mix_alike_and_flows_differ() {
+    fn both_directions_have_the_same_hash_and_flows_differ() {
         let flow = Headers::read(&v4_tcp(0, 0, 0)).unwrap().flow;
         assert_eq!(flow.mixed(), flow.reversed().mixed());
         let other = Flow {
@@ -534,16 +551,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_safe(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let before = Headers::read(&bytes);
             set_ce(&mut bytes);
             let after = Headers::read(&bytes);
             prop_assert_eq!(before.map(|it| it.flow), after.map(|it| it.flow));
         }
 
-        /// Also behind a sound first byte, since random ones are mostly refused there.
+        /// The first bytes are valid here, because random ones are mostly refused at once.
         #[test]
-        fn any_bytes_of_ipv6_are_safe(mut bytes in proptest::collection::vec(any::<u8>(), 40..200), next in 0u8..61) {
+        fn any_bytes_of_ipv6_are_read_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 40..200), next in 0u8..61) {
             bytes[0] = 0x60;
             bytes[4..6].fill(0);
             bytes[6] = next;

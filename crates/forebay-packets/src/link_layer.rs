@@ -1,19 +1,19 @@
-//! The headers that stand before the IP header in a frame of a capture.
+//! Headers before the IP header in the frames of a capture.
 
-/// Types of Ethernet frames (IEEE 802).
+/// EtherTypes of IP.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// VLAN tags: of customers and providers, and the types that providers used before 802.1ad.
+/// EtherTypes of VLAN tags: those of 802.1Q and 802.1ad, and those that providers used before.
 const TAGS: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
-/// Labels of MPLS (RFC 5332): towards one receiver, and towards several or named upstream.
+/// EtherTypes of MPLS labels: unicast and multicast (RFC 5332).
 const MPLS: [u16; 2] = [0x8847, 0x8848];
-/// Types below this are lengths, of frames with a header of logical link control (IEEE 802.2).
+/// The smallest EtherType. Smaller values are lengths of frames with an LLC header (IEEE 802.2).
 const LEAST_TYPE: u16 = 0x0600;
-/// LLC for the subnetwork access protocol (RFC 1042), whose organisations 0 and 0xf8 (bridge
-/// tunnels) mean that a type of Ethernet follows.
+/// The LLC header of SNAP (RFC 1042), in which the organisations 0 and 0xf8 (bridge tunnel) are
+/// followed by an EtherType.
 const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
 const ETHERNET_TYPES: [[u8; 3]; 2] = [[0, 0, 0], [0, 0, 0xf8]];
-/// A session of PPPoE (RFC 2516), and the numbers of IP in PPP.
+/// The EtherType of a PPPoE session (RFC 2516), and the PPP protocol numbers of IP.
 const PPPOE: u16 = 0x8864;
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
@@ -22,30 +22,31 @@ const PPP_IPV6: u16 = 0x0057;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     Ethernet,
-    /// IP without a header before it.
+    /// Raw IP, without a header before it.
     Raw,
-    /// Linux's "any" device, and its second version.
+    /// Frames of Linux's device "any" (LINUX_SLL).
     LinuxCooked,
+    /// The second version of these frames (LINUX_SLL2).
     LinuxCooked2,
-    /// Four bytes of an address family (BSD's loopback).
+    /// The address family in four bytes (BSD's loopback).
     Loopback,
     /// PPP, with or without the address and control bytes of HDLC.
     Ppp,
-    /// PPPoE without the header of Ethernet.
+    /// PPPoE without an Ethernet header.
     Pppoe,
-    /// Cisco's HDLC: an address, a control byte, and a type of Ethernet.
+    /// Cisco's HDLC: an address, a control byte, and an EtherType.
     CiscoHdlc,
 }
 
-/// The link types that are read, in words.
+/// The link types that are read, for error messages.
 pub const READ: &str =
     "Ethernet, raw IP, Linux cooked, loopback, PPP, PPPoE or Cisco HDLC (tcpdump -i any has one)";
 
 impl LinkLayer {
-    /// Returns what the low 16 bits of a link type stand for (tcpdump.org/linktypes.html).
+    /// Returns the header for the low 16 bits of a link type (tcpdump.org/linktypes.html).
     ///
-    /// 12 and 14 are raw IP on most systems and on OpenBSD, whose files have the system's own
-    /// number (DLT_RAW) instead of 101.
+    /// 12 and 14 are the system's own numbers of raw IP (DLT_RAW), on most systems and on OpenBSD,
+    /// which some files have instead of 101.
     pub fn of(link_type: u32) -> Option<LinkLayer> {
         match link_type & 0xffff {
             1 => Some(LinkLayer::Ethernet),
@@ -60,7 +61,7 @@ impl LinkLayer {
         }
     }
 
-    /// Returns where the IP header begins in `frame`; `None` where there is none.
+    /// Returns the offset of the IP header in `frame`; `None` where there is none.
     pub fn ip_at(self, frame: &[u8]) -> Option<usize> {
         match self {
             LinkLayer::Raw => Some(0),
@@ -76,7 +77,7 @@ impl LinkLayer {
     }
 }
 
-/// Goes from the Ethernet type at `at`, whose payload begins at `next`, up to IP.
+/// Returns the offset of the IP header after the EtherType at `at`, whose payload begins at `next`.
 fn above(frame: &[u8], mut at: usize, mut next: usize) -> Option<usize> {
     loop {
         match word(frame, at)? {
@@ -86,7 +87,7 @@ fn above(frame: &[u8], mut at: usize, mut next: usize) -> Option<usize> {
             PPPOE => return above_ppp(frame, next + 6),
             length if length < LEAST_TYPE => {
                 let header = frame.get(next..next + 6)?;
-                if header[..3] != SNAP || !ETHERNET_TYPES.iter().any(|it| header[3..] == *it) {
+                if header[..3] != SNAP || !ETHERNET_TYPES.iter().any(|oui| header[3..] == *oui) {
                     return None;
                 }
                 (at, next) = (next + 6, next + 8);
@@ -96,8 +97,8 @@ fn above(frame: &[u8], mut at: usize, mut next: usize) -> Option<usize> {
     }
 }
 
-/// Goes from the first label of MPLS at `at` up to IP, which the last label does not name: it is
-/// told by its version (RFC 4928).
+/// Returns the offset of the IP header after the MPLS label at `at`. The last label does not name
+/// the protocol, so that IP is recognised by its version (RFC 4928).
 fn above_mpls(frame: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let label = frame.get(at..at + 4)?;
@@ -109,7 +110,7 @@ fn above_mpls(frame: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Goes from the protocol of PPP at `at` up to IP.
+/// Returns the offset of the IP header after the PPP protocol number at `at`.
 fn above_ppp(frame: &[u8], at: usize) -> Option<usize> {
     matches!(word(frame, at)?, PPP_IPV4 | PPP_IPV6).then_some(at + 2)
 }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_is_found_behind_tags_and_sessions() {
+    fn ip_is_found_after_tags_labels_and_sessions() {
         let at = |types: &[u8]| LinkLayer::Ethernet.ip_at(&ethernet(types));
         assert_eq!(at(&[8, 0]), Some(14));
         assert_eq!(at(&[0x86, 0xdd]), Some(14));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn cooked_frames_tell_their_type_elsewhere() {
+    fn cooked_frames_have_their_type_elsewhere() {
         let mut frame = vec![0; 30];
         frame[14..16].copy_from_slice(&[8, 0]);
         assert_eq!(LinkLayer::LinuxCooked.ip_at(&frame), Some(16));
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_low_half_of_a_link_type_counts() {
+    fn only_the_low_half_of_a_link_type_counts() {
         for raw in [12, 14, 101, 1 << 26 | 2 << 28 | 101] {
             assert_eq!(LinkLayer::of(raw), Some(LinkLayer::Raw));
         }

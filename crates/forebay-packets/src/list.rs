@@ -1,13 +1,14 @@
-//! Lists of packets: CSV with the columns time_s, size_bytes and flow, and ecn and dscp if wanted.
+//! Reading of lists of packets: CSV with the columns time_s, size_bytes and flow, and optionally
+//! ecn and dscp.
 
 use csv::{ByteRecord, ReaderBuilder, Trim};
 use forebay_aqm::TrafficClass;
 
-use crate::arrivals::{Builder, Built, Found, Selection, Wrong, FORMATS};
+use crate::arrivals::{Builder, Built, FilePacket, Selection, Wrong, FORMATS};
 
-/// Beyond this many seconds since the epoch no time is plausible.
+/// The first time that is refused, in ns.
 const MOST_NANOS: i128 = 1_000_000_000_000_000_000 * 1_000_000_000;
-/// Longest name of a flow, in bytes.
+/// The longest name of a flow, in bytes.
 const LONGEST_NAME: usize = 200;
 
 const HEADER: &str = "columns time_s, size_bytes and flow, and ecn and dscp if wanted, each once";
@@ -17,7 +18,7 @@ const FLOW: &str = "flow: a name or number of 1 to 200 characters";
 const ECN: &str = "ecn: 0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)";
 const DSCP: &str = "dscp: a whole number from 0 to 63";
 
-/// Where the columns are.
+/// The positions of the columns.
 struct Columns {
     time: usize,
     size: usize,
@@ -27,13 +28,14 @@ struct Columns {
 }
 
 impl Columns {
+    /// Returns the columns of a first line; `None` where a column is missing, unknown or repeated.
     fn of(header: &ByteRecord) -> Option<Columns> {
         let names = ["time_s", "size_bytes", "flow", "ecn", "dscp"];
-        let known = |name: &[u8]| names.iter().any(|known| known.as_bytes() == name);
+        let is_known = |column: &[u8]| names.iter().any(|name| name.as_bytes() == column);
         let place = |name: &str| {
             let mut places = header.iter().enumerate();
-            let first = places.find(|(_, it)| *it == name.as_bytes());
-            let twice = places.any(|(_, it)| it == name.as_bytes());
+            let first = places.find(|(_, column)| *column == name.as_bytes());
+            let twice = places.any(|(_, column)| column == name.as_bytes());
             first.map(|(place, _)| place).filter(|_| !twice)
         };
         let columns = Columns {
@@ -43,17 +45,21 @@ impl Columns {
             ecn: place("ecn"),
             dscp: place("dscp"),
         };
-        let wanted = 3 + usize::from(columns.ecn.is_some()) + usize::from(columns.dscp.is_some());
-        (header.iter().all(known) && header.len() == wanted).then_some(columns)
+        let count = 3 + usize::from(columns.ecn.is_some()) + usize::from(columns.dscp.is_some());
+        (header.iter().all(is_known) && header.len() == count).then_some(columns)
     }
 }
 
-/// Whether the first line looks like that of a list.
-pub fn is_one(contents: &[u8]) -> bool {
+/// Returns whether the first line looks like that of a list.
+pub fn is_list(contents: &[u8]) -> bool {
     let line = contents.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
     line.windows(6).any(|word| word == b"time_s")
 }
 
+/// Reads the packets of a list.
+///
+/// # Errors
+/// The first line or a value is wrong, or the packets are not in order of time.
 pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
     let mut reader = ReaderBuilder::new()
         .trim(Trim::All)
@@ -63,7 +69,7 @@ pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
     let Some(columns) = header.and_then(Columns::of) else {
         return Err(Wrong {
             found: "a first line that is no list's".into(),
-            allowed: if is_one(contents) { HEADER } else { FORMATS },
+            allowed: if is_list(contents) { HEADER } else { FORMATS },
         });
     };
     let mut builder: Builder<Vec<u8>> = Builder::new(selection);
@@ -90,6 +96,7 @@ pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
     }
 }
 
+/// Adds the packet of a line to `builder`.
 fn packet(
     record: &ByteRecord,
     columns: &Columns,
@@ -114,7 +121,7 @@ fn packet(
         None => Ok(0),
     };
     let class = bits(columns.dscp, 63, DSCP)? << 2 | bits(columns.ecn, 3, ECN)?;
-    let found = Found {
+    let packet = FilePacket {
         at_ns: at_ns - *zero_ns.get_or_insert(at_ns),
         bytes: number(columns.size, 1, 65_535, SIZE)?,
         header_bytes: 0,
@@ -122,9 +129,10 @@ fn packet(
         tcp: false,
     };
     let flow = builder.flow(name.to_vec(), None)?;
-    builder.push(flow, &found)
+    builder.push(flow, &packet)
 }
 
+/// Returns the error of a field.
 fn wrong(field: &[u8], allowed: &'static str) -> Wrong {
     let text = String::from_utf8_lossy(field);
     let short: String = text.chars().take(40).collect();
@@ -134,8 +142,8 @@ fn wrong(field: &[u8], allowed: &'static str) -> Wrong {
     }
 }
 
-/// Returns a decimal number of seconds in ns; digits beyond the ninth are cut. An exponent, as in
-/// 1e-05, moves the point.
+/// Returns a decimal number of seconds in ns; `None` where it is no number. Digits beyond the ninth
+/// decimal are cut. The number may have an exponent, as in 1e-05.
 fn nanos(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -149,7 +157,7 @@ fn nanos(text: &[u8]) -> Option<i128> {
         return None;
     }
     let exponent: i64 = exponent.parse().ok()?;
-    // Digits before the point of the number of nanoseconds.
+    // This is the number of digits before the decimal point of the number in ns.
     let before = i64::try_from(whole.len()).ok()? + exponent + 9;
     let digits = whole.bytes().chain(fraction.bytes());
     let mut nanos: i128 = 0;

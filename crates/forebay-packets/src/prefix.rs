@@ -1,4 +1,4 @@
-//! Prefixes of addresses, such as 10.0.0.0/8.
+//! Address prefixes, such as 10.0.0.0/8.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use forebay_units::{ParamType, Shape, Value};
 
-/// Addresses that begin alike. IPv4 addresses are held as IPv4-mapped IPv6 addresses, so that an
-/// IPv4 prefix holds no IPv6 address.
+/// A prefix of IPv4 or IPv6 addresses. An IPv4 prefix contains no IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: IpAddr,
@@ -15,7 +14,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether it holds this address, which [`crate::ip::Flow`] has in the same form.
+    /// Returns whether the prefix contains an address in the form of [`crate::ip::Flow`]: IPv4
+    /// addresses are IPv4-mapped.
     pub fn holds(&self, address: u128) -> bool {
         let (own, bits) = match self.address {
             IpAddr::V4(own) => (own.to_ipv6_mapped(), 96 + u32::from(self.length)),
@@ -29,19 +29,19 @@ impl Prefix {
 impl FromStr for Prefix {
     type Err = ();
 
-    /// An address is the prefix that holds it alone.
+    /// Reads a prefix. An address without a length is the prefix that contains only this address.
     fn from_str(text: &str) -> Result<Prefix, ()> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| ())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
+        let max_length = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
             Some(length) => length.parse().map_err(|_| ())?,
-            None => most,
+            None => max_length,
         };
-        match length <= most {
+        match length <= max_length {
             true => Ok(Prefix { address, length }),
             false => Err(()),
         }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_holds_what_begins_like_it() {
+    fn a_prefix_contains_the_addresses_that_begin_with_it() {
         let holds = |prefix: &str, it: &str| prefix.parse::<Prefix>().unwrap().holds(address(it));
         assert!(holds("10.0.0.0/8", "10.200.3.4"));
         assert!(!holds("10.0.0.0/8", "11.0.0.0"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_refused() {
+    fn texts_that_are_not_prefixes_are_refused() {
         for text in [
             "",
             "10.0.0.0/33",

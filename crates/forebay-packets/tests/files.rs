@@ -1,4 +1,4 @@
-//! Captures and lists in every form, sound and not.
+//! Tests of reading captures and lists of all forms, valid and invalid.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// A packet of `bytes` bytes in IPv4 from 10.0.0.`from` to 10.0.1.`to`, of which 60 bytes are kept.
+/// Returns the first 60 bytes of an IPv4 packet of `bytes` bytes from 10.0.0.`from` to 10.0.1.`to`.
 fn v4(from: u8, to: u8, protocol: u8, tos: u8, bytes: u16) -> Vec<u8> {
     let mut packet = vec![0; usize::from(bytes)];
     packet[0] = 0x45;
@@ -49,7 +49,8 @@ fn v6(class: u8, bytes: u16) -> Vec<u8> {
     packet
 }
 
-/// Times in us, packets, and their lengths: two flows, one of them over IPv6, and an ARP frame.
+/// Returns frames of two flows, one of them over IPv6, and an ARP frame: time in µs, bytes, and
+/// length.
 fn frames() -> Vec<(u64, Vec<u8>, u32)> {
     let ethernet = |kind: [u8; 2], packet: Vec<u8>| [&[0; 12], &kind[..], &packet].concat();
     vec![
@@ -82,7 +83,7 @@ fn arrival(at_us: u64, flow: u32, bytes: u16, dscp: u8, ecn: Ecn, tcp: bool) -> 
     }
 }
 
-/// What all forms of [`frames`] hold.
+/// Returns the packets of [`frames`].
 fn expected() -> Vec<Arrival> {
     vec![
         arrival(3, 0, 1400, 0, Ecn::Ect0, true),
@@ -141,7 +142,8 @@ fn section(endianness: Endianness) -> SectionHeaderBlock<'static> {
     }
 }
 
-/// With a clock of `10^-resolution` s, or of 2^-20 s.
+/// Returns a pcapng file of [`frames`] whose clock has a resolution of `10^-resolution` s; the
+/// default is microseconds.
 fn pcapng(endianness: Endianness, resolution: Option<u8>) -> Vec<u8> {
     let writer = PcapNgWriter::with_section_header(Vec::new(), section(endianness));
     let mut writer = writer.unwrap();
@@ -220,7 +222,7 @@ fn a_list_is_read() {
 }
 
 #[test]
-fn a_selection_takes_some_addresses() {
+fn a_selection_chooses_packets_by_address() {
     let contents = pcapng(Endianness::Little, None);
     let to = |prefix: &str| Selection {
         destination: vec![prefix.parse().unwrap()],
@@ -243,7 +245,7 @@ fn a_selection_takes_some_addresses() {
 }
 
 #[test]
-fn what_is_wrong_with_a_capture_is_said_in_a_line() {
+fn errors_of_captures_are_one_line() {
     let whole = pcapng(Endianness::Little, None);
     let mut late = frames();
     late.swap(0, 3);
@@ -281,7 +283,7 @@ fn what_is_wrong_with_a_capture_is_said_in_a_line() {
     assert!(fault(b"").contains("a capture (pcap or pcapng), or a list"));
 }
 
-/// A capture of `frames` with an interval of 10 ms between them.
+/// Returns a pcap file of `frames` at intervals of 10 ms. Each is recorded as `lost` bytes longer.
 fn capture(link_type: u32, frames: &[Vec<u8>], lost: u32) -> Vec<u8> {
     let mut contents = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, link_type]
         .map(u32::to_le_bytes)
@@ -301,7 +303,7 @@ fn ethernet(types: &[u8], packet: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frames_of_providers_hold_the_same_packets() {
+fn packets_are_found_in_frames_with_tags_and_labels() {
     let packet = v4(1, 2, UDP, 0, 60);
     for types in [
         &[8, 0][..],
@@ -328,7 +330,7 @@ fn frames_of_providers_hold_the_same_packets() {
 }
 
 #[test]
-fn what_is_no_ip_packet_is_counted() {
+fn frames_without_an_ip_packet_are_counted() {
     let frames = [
         ethernet(&[8, 6], &[0; 28]),
         ethernet(&[8, 0], &v4(1, 2, UDP, 0, 60)),
@@ -443,7 +445,7 @@ fn a_capture_out_of_order_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_list_is_said_in_a_line() {
+fn errors_of_lists_are_one_line() {
     for (list, found, allowed) in [
         (
             "time_s,size_bytes\n1,2\n",
@@ -521,9 +523,9 @@ fn what_is_wrong_with_a_list_is_said_in_a_line() {
 }
 
 proptest! {
-    /// Changes and cuts of sound files: an answer, and no panic; errors are one line.
+    /// A valid file that was changed or cut is read, or refused with an error of one line.
     #[test]
-    fn any_bytes_are_safe(
+    fn any_bytes_are_read_without_a_panic(
         which in 0..3,
         at in 0usize..500,
         byte: u8,

@@ -8,8 +8,8 @@ use forebay_link::control::Control;
 use forebay_link::live::LiveChange;
 use forebay_link::prometheus::Endpoint;
 use forebay_link::{
-    Apart, Attendance, Capture, Command, Commands, DirectionSettings, End, Ended, Error, Outcome,
-    Programs, QueueCapture, Settings, Watchers,
+    Attendance, Capture, Command, Commands, DirectionSettings, End, Ended, Error, Outcome,
+    Programs, QueueCapture, Settings, TrafficMap, Watchers,
 };
 use forebay_scenario::link_options::DirectionChoice;
 use forebay_scenario::LinkOptions;
@@ -324,7 +324,7 @@ pub fn link_run(
 ) -> PyResult<LinkOutcome> {
     let mut settings = settings.get().settings.clone();
     if let Some((count, hosts, ports)) = apart {
-        settings.apart = Apart {
+        settings.traffic_map = TrafficMap {
             count,
             hosts,
             ports,

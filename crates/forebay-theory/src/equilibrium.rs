@@ -1,4 +1,5 @@
-//! Where flows of TCP settle under a law: the queue at which the law signals what they need.
+//! The equilibrium of TCP flows under a law: the queue at which the law's signal probability is the
+//! one that the flows need.
 
 use std::cell::Cell;
 
@@ -8,53 +9,81 @@ use crate::design::LinearLaw;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::window_law::WindowLaw;
 
-/// How flows settle under a law.
+/// The equilibrium of flows under a law.
 #[derive(Clone, Debug)]
 pub enum Equilibrium {
-    /// Law, queue and TCP agree: the network there, the law near it, and the queue for which both
-    /// were asked, which is the law's own but for rounding.
+    /// Law, queue and TCP agree, and the law has a linear model there.
     Linear {
+        /// The network at the equilibrium.
         point: OperatingPoint,
+        /// The linear model of the law at the equilibrium.
         model: LoopFilter,
+        /// The queue in packets.
         queue_pkts: f64,
     },
     /// The law has no linear model with its parameters.
     Unmodelled,
-    /// The law signals more than the flows need before a packet is queued: this is what they need.
-    Empty { probability: f64 },
-    /// At the queue that the law holds, some flows would need this probability, of one or more.
-    Saturated { queue_pkts: f64, probability: f64 },
-    /// Law and TCP agree at a queue beyond the buffer, which overflows first.
-    Full { queue_pkts: f64, probability: f64 },
-    /// At this queue the law's probability jumps past the one that TCP needs: law and queue go to
-    /// and fro.
-    Jump { queue_pkts: f64, probability: f64 },
-    /// Law and TCP agree where a window would be smaller than its sender keeps.
-    Small { queue_pkts: f64, probability: f64 },
+    /// Even without a queue, the law signals more than the flows need.
+    Empty {
+        /// The probability that the flows need.
+        probability: f64,
+    },
+    /// At the queue that the law controls to, some flows would need a probability of one or more.
+    Saturated {
+        /// The queue in packets.
+        queue_pkts: f64,
+        /// The probability that these flows would need.
+        probability: f64,
+    },
+    /// Law and TCP agree at a queue that exceeds the buffer, which overflows first.
+    Full {
+        /// The queue in packets.
+        queue_pkts: f64,
+        /// The probability there.
+        probability: f64,
+    },
+    /// At this queue the law's probability jumps past the one that TCP needs: the loop limit-cycles
+    /// across the discontinuity.
+    Jump {
+        /// The queue in packets.
+        queue_pkts: f64,
+        /// The probability that TCP needs.
+        probability: f64,
+    },
+    /// Law and TCP agree at a window below the smallest window of a sender.
+    Small {
+        /// The queue in packets.
+        queue_pkts: f64,
+        /// The probability there.
+        probability: f64,
+    },
 }
 
-/// Flows of TCP on a link, as a law meets them.
+/// TCP flows on a link, as an equilibrium depends on them.
 pub trait Flows {
-    /// How many flows of Reno need the same probability with this queue, with the mean RTT there.
+    /// Returns the operating point with this queue. Its number of flows is that of the Reno flows
+    /// that need the same probability; its round-trip time is the mean of the flows.
     fn operating_point(&self, queue_pkts: f64) -> OperatingPoint;
 
-    /// The largest probability of those that classes of flows get at this point.
+    /// Returns the largest signal probability of a class of flows at this point.
     fn largest_probability(&self, point: &OperatingPoint) -> f64 {
         point.probability()
     }
 
-    /// Whether a window at this point would be smaller than its sender keeps.
+    /// Returns true if a window at this point would be below the smallest window of its sender.
     fn has_small_window(&self, _point: &OperatingPoint, _queue_pkts: f64) -> bool {
         false
     }
 }
 
-/// Flows of Reno, as its fluid model was published.
+/// Reno flows with the published fluid model, pW² = 2.
 #[derive(Clone, Copy, Debug)]
 pub struct RenoFlows {
+    /// The number of flows.
     pub flows: f64,
-    /// The round trip without a queue.
+    /// The round-trip time without a queue.
     pub propagation_s: f64,
+    /// The capacity of the link in packets per second.
     pub capacity_pkts_per_s: f64,
 }
 
@@ -65,28 +94,29 @@ impl Flows for RenoFlows {
     }
 }
 
-/// Flows of Reno with ACKs as their clock and windows in sawteeth: with n packets in flight and
-/// W = n + ½, they rest where (1 − p)b² = κ·p·W²·a², a = 1 + n·p, b = 1 + κ·n·p
-/// (`python/forebay/control/ack_clocking.py` has the equations).
+/// Reno flows with ACK clocking and sawtooth windows. With n packets in flight and W = n + ½, their
+/// equilibrium is where (1 − p)b² = κ·p·W²·a², with a = 1 + n·p and b = 1 + κ·n·p (see
+/// `python/forebay/control/ack_clocking.py` for the equations).
 #[derive(Clone, Copy, Debug)]
 pub struct AckClockedFlows {
+    /// The flows.
     pub reno: RenoFlows,
 }
 
 impl AckClockedFlows {
-    /// `E[W²]/(2E[W]²)` of flows at different points of their sawtooth.
+    /// κ = `E[W²]/(2E[W]²)` of flows at independent phases of their sawtooth.
     const KAPPA: f64 = 7.0 / 12.0;
 
-    /// The probability with this many packets of a flow under way: Newton's method in ln p, in which
-    /// the logarithms of both sides are nearly lines.
+    /// Returns the probability with this many packets of a flow in flight, by Newton's method in ln
+    /// p, in which the logarithms of both sides are nearly linear.
     fn probability(in_flight_pkts: f64) -> f64 {
         let (n, window) = (in_flight_pkts, in_flight_pkts + 0.5);
         let mut p = 1.0 / (1.0 + Self::KAPPA * window.powi(2));
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let (a, b) = (1.0 + n * p, 1.0 + Self::KAPPA * n * p);
-            let off = ((1.0 - p) * b.powi(2) / (Self::KAPPA * p * (window * a).powi(2))).ln();
-            p *= (off / (1.0 / (1.0 - p) + 2.0 / b - 2.0 / a)).exp();
-            if off.abs() < SAME {
+            let error = ((1.0 - p) * b.powi(2) / (Self::KAPPA * p * (window * a).powi(2))).ln();
+            p *= (error / (1.0 / (1.0 - p) + 2.0 / b - 2.0 / a)).exp();
+            if error.abs() < TOLERANCE {
                 break;
             }
         }
@@ -107,21 +137,22 @@ impl Flows for AckClockedFlows {
 /// A class of flows in a mix.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowClass {
+    /// The response of the class's windows to signals.
     pub window_law: WindowLaw,
-    /// Of all flows.
+    /// The fraction of all flows.
     pub share: f64,
-    /// Of its round trip without a queue, to the mean of all flows.
+    /// The round-trip time without a queue, relative to the mean of all flows.
     pub rtt_ratio: f64,
-    /// Flows besides, whatever the number of all.
+    /// Flows in addition to the fraction, independent of the number of all flows.
     pub fixed_flows: f64,
-    /// k of flows of L4S, which are marked with k·√p (RFC 9332 section 2.1).
+    /// The coupling factor k of L4S flows, which are marked with k·√p (RFC 9332 section 2.1).
     pub coupling: Option<f64>,
-    /// Whether its packets wait in the queue that the law sees.
+    /// True if the class's packets wait in the queue that the law sees.
     pub waits: bool,
 }
 
 impl FlowClass {
-    /// Of all flows, under the law's own probability.
+    /// Returns a class that is a fraction of all flows and gets the law's own probability.
     pub fn of_share(window_law: WindowLaw, share: f64, rtt_ratio: f64) -> FlowClass {
         FlowClass {
             window_law,
@@ -133,33 +164,39 @@ impl FlowClass {
         }
     }
 
+    /// Returns the signal probability of the class when that of the law is `p`.
     fn probability(&self, p: f64) -> f64 {
         self.coupling.map_or(p, |coupling| coupling * p.sqrt())
     }
 }
 
-/// Classes of flows with senders and round trips of their own, under one law.
+/// Classes of flows with different senders and round-trip times, under one law.
 ///
-/// They fill the link where Σ N·W(p, R)/R = C, with R = T + q/C of each class's own T; a queue q
-/// so has one p, as each W falls with p.
+/// They fill the link where Σ N·W(p, R)/R = C, with R = T + q/C for the propagation delay T of each
+/// class. Because each W decreases with p, a queue q determines p.
 #[derive(Clone, Debug)]
 pub struct MixedFlows {
+    /// The classes.
     pub classes: Vec<FlowClass>,
+    /// The number of all flows.
     pub flows: f64,
-    /// The mean round trip without a queue.
+    /// The mean round-trip time without a queue.
     pub propagation_s: f64,
+    /// The capacity of the link in packets per second.
     pub capacity_pkts_per_s: f64,
-    /// ln p as it was found last: the next is near.
+    /// The last solution for ln p, from which the next search starts.
     guess: Cell<f64>,
 }
 
-/// Relative change of ln p at which it is found, the step of its slope, and steps until it is given
-/// up.
-const SAME: f64 = 1e-14;
+/// The relative change of ln p at which a search ends.
+const TOLERANCE: f64 = 1e-14;
+/// The step in ln p for the numerical derivative.
 const SLOPE_STEP: f64 = 1e-7;
-const MOST_STEPS: u32 = 200;
+/// The largest number of iterations of a search.
+const MAX_STEPS: u32 = 200;
 
 impl MixedFlows {
+    /// Creates a mix of flows.
     pub fn new(
         classes: Vec<FlowClass>,
         flows: f64,
@@ -175,17 +212,17 @@ impl MixedFlows {
         }
     }
 
-    /// R of a class.
+    /// Returns the round-trip time of a class with this queue.
     pub fn rtt_s(&self, class: &FlowClass, queue_pkts: f64) -> f64 {
-        let waits_s = if class.waits {
+        let queuing_s = if class.waits {
             queue_pkts / self.capacity_pkts_per_s
         } else {
             0.0
         };
-        class.rtt_ratio * self.propagation_s + waits_s
+        class.rtt_ratio * self.propagation_s + queuing_s
     }
 
-    /// Packets per second of all flows.
+    /// Returns the rate of all flows in packets per second.
     pub fn rate_pkts_per_s(&self, probability: f64, queue_pkts: f64) -> f64 {
         let rate = |class: &FlowClass| {
             let rtt_s = self.rtt_s(class, queue_pkts);
@@ -196,29 +233,29 @@ impl MixedFlows {
         self.classes.iter().map(rate).sum()
     }
 
-    /// The probability with which the flows fill the link: Newton's method on logarithms, within
-    /// bounds.
+    /// Returns the probability at which the flows fill the link, by Newton's method on logarithms,
+    /// safeguarded by bisection.
     pub fn probability(&self, queue_pkts: f64) -> f64 {
-        let wanted = self.capacity_pkts_per_s.ln();
-        let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - wanted;
+        let ln_capacity = self.capacity_pkts_per_s.ln();
+        let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - ln_capacity;
         let (mut low, mut high) = (-60.0, 30.0);
         let mut x = self.guess.get();
-        for _ in 0..MOST_STEPS {
-            let off = excess(x);
-            if off > 0.0 {
+        for _ in 0..MAX_STEPS {
+            let error = excess(x);
+            if error > 0.0 {
                 low = x;
             } else {
                 high = x;
             }
-            let slope = (excess(x + SLOPE_STEP) - off) / SLOPE_STEP;
-            let step = x - off / if slope < 0.0 { slope } else { -1.0 };
+            let slope = (excess(x + SLOPE_STEP) - error) / SLOPE_STEP;
+            let step = x - error / if slope < 0.0 { slope } else { -1.0 };
             let last = x;
             x = if (low..=high).contains(&step) {
                 step
             } else {
                 0.5 * (low + high)
             };
-            if (x - last).abs() <= SAME * (1.0 + x.abs()) {
+            if (x - last).abs() <= TOLERANCE * (1.0 + x.abs()) {
                 break;
             }
         }
@@ -249,20 +286,19 @@ impl Flows for MixedFlows {
     }
 }
 
-/// Queues up to here are looked at.
+/// The longest queue that is considered.
 const LONGEST_PKTS: f64 = 1e12;
 
-/// Where flows settle under a law on its link.
+/// Finds the equilibrium of flows under a law on its link.
 ///
-/// The longer the queue, the longer the RTT and the smaller the probability that TCP needs, so that
-/// the queue at which both agree is found by bisection. Where the law's probability jumps there may
-/// be no such queue; see [`Equilibrium`].
+/// A longer queue means a longer RTT and a lower probability that TCP needs, so the equilibrium is
+/// found by bisection. If the law's probability jumps, there may be none: see [`Equilibrium`].
 ///
-/// The law can be built at `site`.
+/// `site` must be one at which the law can be built.
 pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibrium {
     let point = |queue_pkts: f64| flows.operating_point(queue_pkts);
     let model = |queue_pkts: f64| law.linear(&point(queue_pkts), site);
-    // Where the law integrates, its queue does not depend on the network.
+    // If the law integrates, its queue does not depend on the network.
     if let Some(first) = model(0.0) {
         if first.queue_pkts < 0.0 {
             let empty = point(0.0);
@@ -272,12 +308,12 @@ pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibriu
         }
         match model(first.queue_pkts) {
             Some(again) if again.queue_pkts == first.queue_pkts => {
-                return resting(first.queue_pkts, again, flows, site);
+                return agreement(first.queue_pkts, again, flows, site);
             }
             _ => {}
         }
     }
-    // Without an equilibrium the law cannot signal enough: the queue is longer.
+    // Without a linear model at a queue, the law cannot signal enough, and the queue grows.
     let settles_above =
         |queue_pkts: f64| model(queue_pkts).is_none_or(|model| model.queue_pkts > queue_pkts);
     let (mut low, mut high) = (0.0, 1.0);
@@ -295,15 +331,15 @@ pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibriu
             high = middle;
         }
     }
-    let Some(settled) = model(high) else {
+    let Some(solution) = model(high) else {
         return Equilibrium::Unmodelled;
     };
-    if (settled.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
-        return resting(high, settled, flows, site);
+    if (solution.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
+        return agreement(high, solution, flows, site);
     }
-    // The bisection has ended at a jump: there the law's queue is one, and what the flows need
-    // there is between its probabilities on both sides of the jump, or above both.
-    let queue_pkts = settled.queue_pkts;
+    // The bisection has ended at a jump of the law's probability. The probability that the flows
+    // need there is between those on both sides of the jump, or above both.
+    let queue_pkts = solution.queue_pkts;
     let point = point(queue_pkts);
     unreachable_at(queue_pkts, &point, flows, site).unwrap_or(Equilibrium::Jump {
         queue_pkts,
@@ -311,7 +347,8 @@ pub fn settle(law: &dyn LinearLaw, flows: &dyn Flows, site: &Site) -> Equilibriu
     })
 }
 
-/// What keeps flows from a queue that the law has.
+/// Returns the reason for which the flows cannot be at equilibrium with this queue; `None` if there
+/// is none.
 fn unreachable_at(
     queue_pkts: f64,
     point: &OperatingPoint,
@@ -334,8 +371,8 @@ fn unreachable_at(
     }
 }
 
-/// What a queue at which law and flows agree is.
-fn resting(queue_pkts: f64, model: LoopFilter, flows: &dyn Flows, site: &Site) -> Equilibrium {
+/// Classifies a queue at which law and flows agree.
+fn agreement(queue_pkts: f64, model: LoopFilter, flows: &dyn Flows, site: &Site) -> Equilibrium {
     let point = flows.operating_point(queue_pkts);
     if let Some(unreachable) = unreachable_at(queue_pkts, &point, flows, site) {
         unreachable

@@ -1,17 +1,18 @@
 //! The gain of a sampled loop at any complex s.
 //!
-//! A law acts on the (averaged) queue at once with the gain d, and through D(z), sampled every T and
-//! held. With G(s) for plant, delay and average:
+//! A law acts on the (averaged) queue directly with the gain d, and through D(z), sampled every T
+//! with a zero-order hold H. G(s) is the transfer function of plant, delay and average.
 //!
-//! - without D the loop is continuous: L = d·G;
-//! - without d it is discrete: L = D(z)·Z{H·G}, the pulse transfer function of hold, delay and plant;
-//! - with both, the part that acts at once closes a loop of its own, and the sampler sees
-//!   G/(1 + d·G) instead of G: L_s = D(z)·Z{H·G/(1 + d·G)}.
+//! - Without D the loop is continuous: L = d·G.
+//! - Without d it is discrete: L = D(z)·Z{H·G}, with the pulse transfer function of hold, delay and
+//!   plant.
+//! - With both, the direct part closes an inner loop, and the sampler sees G/(1 + d·G) instead of
+//!   G: L_s = D(z)·Z{H·G/(1 + d·G)}.
 //!
-//! Z folds every frequency above half the sampling frequency back, by Poisson's sum
-//! Z{F} = (1/T)·Σ F(s + 2πjm/T). Of H·G it has a closed form; what the inner loop changes in it,
-//! −H·d·G²/(1 + d·G), falls with the seventh power of frequency where G has three poles, so that a few
-//! terms are the sum.
+//! Z aliases frequencies above half the sampling frequency by Poisson's sum, Z{F} = (1/T)·Σ F(s +
+//! 2πjm/T). For H·G the sum has a closed form. The difference due to the inner loop, −H·d·G²/(1 +
+//! d·G), decreases with the seventh power of the frequency if G has three poles, so that a few
+//! alias terms suffice.
 
 use std::f64::consts::TAU;
 
@@ -19,39 +20,48 @@ use num_complex::Complex64;
 
 const ONE: Complex64 = Complex64::ONE;
 
-/// A way from the law's output to its input: gain·e^{−s·delay}/((s + p1)…(s + pn)), or
+/// A path from the law's output to its input: gain·e^{−s·delay}/((s + p1)…(s + pn)), or
 /// gain·e^{−s·delay}·Σ share/(s + pole).
 #[derive(Clone, Debug)]
 pub struct Path {
+    /// The gain.
     pub gain: f64,
+    /// The poles p1, …, pn, with the sign of s + p.
     pub poles: Vec<Complex64>,
-    /// One for each pole; `None` for the product. Paths with shares have the same poles.
+    /// The numerators of partial fractions, one for each pole; `None` for the product form. All
+    /// paths of a loop in this form must have the same poles.
     pub shares: Option<Vec<Complex64>>,
+    /// The dead time.
     pub delay_s: f64,
 }
 
-/// D and its interval.
+/// The sampled part D(z) of a law.
 #[derive(Clone, Debug)]
 pub struct Sampler {
+    /// The sampling interval T.
     pub interval_s: f64,
-    /// In z⁰, z⁻¹, ….
+    /// The coefficients of z⁰, z⁻¹, … in the numerator.
     pub numerator: Vec<f64>,
+    /// The coefficients of z⁰, z⁻¹, … in the denominator.
     pub denominator: Vec<f64>,
 }
 
-/// A loop. The law acts both ways where there are a sampler and `hybrid`.
+/// A loop of plant and law.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// One at least.
+    /// The paths of the plant, at least one.
     pub paths: Vec<Path>,
+    /// The direct gain d of the law.
     pub direct: f64,
+    /// The sampled part of the law.
     pub sampler: Option<Sampler>,
+    /// True if the law acts both directly and through the sampler.
     pub hybrid: bool,
 }
 
-/// Least number of terms of Poisson's sum to each side by the plant's poles, for a sampler much
-/// quicker than the RTT: the fewer poles, the slower its terms fall.
-fn least_folds(poles: usize) -> f64 {
+/// Returns the number of alias terms on each side for a sampler much faster than the RTT. With
+/// fewer poles of the plant, the terms decrease more slowly.
+fn min_aliases(poles: usize) -> f64 {
     match poles {
         1 => 60.0,
         2 => 6.0,
@@ -60,7 +70,7 @@ fn least_folds(poles: usize) -> f64 {
 }
 
 impl Loop {
-    /// Terms of Poisson's sum to each side that are enough.
+    /// Returns the number of alias terms on each side that suffice.
     pub fn most_folds(&self) -> i32 {
         let Some(sampler) = &self.sampler else {
             return 0;
@@ -68,18 +78,18 @@ impl Loop {
         let poles = self.paths.iter().map(|path| path.poles.len()).min();
         let shortest = self.paths.iter().map(|path| path.delay_s);
         let shortest_s = shortest.fold(f64::INFINITY, f64::min);
-        let more = (sampler.interval_s / shortest_s).ceil();
-        whole(least_folds(poles.unwrap_or(0)) + more)
+        let further = (sampler.interval_s / shortest_s).ceil();
+        term_count(min_aliases(poles.unwrap_or(0)) + further)
     }
 
-    /// Ready to be asked at many frequencies, with these terms of Poisson's sum beside the first.
+    /// Prepares the evaluation at many frequencies. `folds` are the alias terms m ≠ 0 to include.
     pub fn response<'a>(&'a self, folds: &'a [i32]) -> Response<'a> {
         let pulses = self.sampler.as_ref().map(|sampler| {
             let pulse = |path: &Path| Pulse::new(path, sampler.interval_s);
             self.paths.iter().map(pulse).collect()
         });
         Response {
-            of: self,
+            system: self,
             folds,
             pulses: pulses.unwrap_or_default(),
             with_shares: self.paths.iter().all(|path| path.shares.is_some()),
@@ -87,32 +97,36 @@ impl Loop {
     }
 }
 
-/// A number of terms, held to what can be summed.
+/// Returns a number of terms as an integer, at most a million.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "held to far less than an i32 has"
+    reason = "limited to far less than i32::MAX"
 )]
-fn whole(terms: f64) -> i32 {
+fn term_count(terms: f64) -> i32 {
     terms.clamp(0.0, 1e6) as i32
 }
 
-/// What a path's modes gain in an interval.
+/// The pulse transfer function of a path.
 struct Pulse {
-    /// Of the delay: whole intervals.
+    /// The number of whole intervals in the delay.
     whole: f64,
     modes: Vec<Mode>,
 }
 
-/// r·Γ0, r·Γ1, p and e^{−pT} of a mode r/(s + p).
+/// The discretisation of a mode r/(s + p).
 struct Mode {
+    /// r·Γ0: the response to the input held in this interval.
     new: Complex64,
+    /// r·Γ1: the response to the input held in the interval before.
     old: Complex64,
+    /// p.
     pole: Complex64,
+    /// e^{−pT}.
     decay: Complex64,
 }
 
 impl Mode {
-    /// 1/(1 − e^{−pT}z⁻¹), also where z⁻¹ is next to e^{pT}.
+    /// Returns 1/(1 − e^{−pT}z⁻¹), accurately even if z⁻¹ is close to e^{pT}.
     fn decayed(&self, s: Complex64, z_1: Complex64, interval_s: f64) -> Complex64 {
         let gap = ONE - self.decay * z_1;
         reciprocal(if gap.norm_sqr() > 1e-8 {
@@ -123,7 +137,7 @@ impl Mode {
     }
 }
 
-/// (1 − e^{−p·t})/p: what a mode rises to in a time with an input of one.
+/// Returns (1 − e^{−p·t})/p: the response of a mode after time t to an input of one.
 fn rise(pole: Complex64, time_s: f64) -> Complex64 {
     if pole == Complex64::ZERO {
         time_s.into()
@@ -133,16 +147,16 @@ fn rise(pole: Complex64, time_s: f64) -> Complex64 {
 }
 
 impl Pulse {
-    /// With R = nT + δ each mode becomes r(Γ0 z⁻ⁿ⁻¹ + Γ1 z⁻ⁿ⁻²)/(1 − e^{−pT}z⁻¹) (Åström and
-    /// Wittenmark, Computer-Controlled Systems, section 2.3): an interval starts with the input held
-    /// before, for δ.
+    /// Discretises a path. With R = nT + δ each mode becomes
+    /// r(Γ0 z⁻ⁿ⁻¹ + Γ1 z⁻ⁿ⁻²)/(1 − e^{−pT}z⁻¹) (Åström and Wittenmark, Computer-Controlled Systems,
+    /// section 2.3): for the first δ of an interval, the input of the interval before acts.
     fn new(path: &Path, interval_s: f64) -> Pulse {
         let whole = (path.delay_s / interval_s + 1e-9).floor();
         let rest_s = (path.delay_s - whole * interval_s).max(0.0);
-        let left_s = interval_s - rest_s;
+        let new_s = interval_s - rest_s;
         let mode = |(residue, pole): (Complex64, Complex64)| {
-            let new = rise(pole, left_s);
-            let old = (-pole * left_s).exp() * rise(pole, rest_s);
+            let new = rise(pole, new_s);
+            let old = (-pole * new_s).exp() * rise(pole, rest_s);
             Mode {
                 new: residue * new,
                 old: residue * old,
@@ -158,7 +172,7 @@ impl Pulse {
 }
 
 impl Path {
-    /// (r, p) of the partial fractions Σ r/(s + p).
+    /// Returns (r, p) of the partial fractions Σ r/(s + p).
     fn residues(&self) -> impl Iterator<Item = (Complex64, Complex64)> + '_ {
         self.poles.iter().enumerate().map(|(i, pole)| {
             let residue = match &self.shares {
@@ -174,31 +188,31 @@ impl Path {
     }
 }
 
-/// e^x − 1 without loss of digits near zero.
+/// Returns e^x − 1, accurately near zero.
 fn exp_m1(x: Complex64) -> Complex64 {
     let half = (0.5 * x.im).sin();
     let real = x.re.exp_m1() * x.im.cos() - 2.0 * half * half;
     Complex64::new(real, x.re.exp() * x.im.sin())
 }
 
-/// e^{−s·delay}.
-fn late(s: Complex64, delay_s: f64) -> Complex64 {
+/// Returns e^{−s·delay}.
+fn dead_time(s: Complex64, delay_s: f64) -> Complex64 {
     let (sin, cos) = (s.im * delay_s).sin_cos();
-    let turned = Complex64::new(cos, -sin);
+    let phasor = Complex64::new(cos, -sin);
     if s.re == 0.0 {
-        turned
+        phasor
     } else {
-        turned * (-s.re * delay_s).exp()
+        phasor * (-s.re * delay_s).exp()
     }
 }
 
-/// 1/z, with one division.
+/// Returns 1/z, with one division.
 fn reciprocal(z: Complex64) -> Complex64 {
     z.conj() * (1.0 / (z.re * z.re + z.im * z.im))
 }
 
-/// (1 − e^{−x})/x, with 1 − e^{−x}.
-fn held(x: Complex64, rise: Complex64) -> Complex64 {
+/// Returns (1 − e^{−x})/x; `rise` is 1 − e^{−x}.
+fn hold_gain(x: Complex64, rise: Complex64) -> Complex64 {
     if x.norm_sqr() < 1e-8 {
         ONE - x * (0.5 - x / 6.0)
     } else {
@@ -206,7 +220,7 @@ fn held(x: Complex64, rise: Complex64) -> Complex64 {
     }
 }
 
-/// Σ cᵢ z⁻ⁱ.
+/// Returns Σ cᵢ z⁻ⁱ.
 fn series(coefficients: &[f64], z_1: Complex64) -> Complex64 {
     let start = Complex64::ZERO;
     coefficients
@@ -215,39 +229,41 @@ fn series(coefficients: &[f64], z_1: Complex64) -> Complex64 {
         .fold(start, |total, c| total * z_1 + c)
 }
 
-/// A loop that is asked at many frequencies. Without a sampler, what depends on one is zero.
+/// A loop prepared for evaluation at many frequencies. Without a sampler, its sampled terms are
+/// zero.
 pub struct Response<'a> {
-    of: &'a Loop,
+    system: &'a Loop,
     folds: &'a [i32],
     pulses: Vec<Pulse>,
     with_shares: bool,
 }
 
 impl Response<'_> {
+    /// Returns the sampling interval; zero without a sampler.
     fn interval_s(&self) -> f64 {
-        self.of
+        self.system
             .sampler
             .as_ref()
             .map_or(0.0, |sampler| sampler.interval_s)
     }
 
-    /// G(s).
+    /// Returns G(s).
     pub fn plant(&self, s: Complex64) -> Complex64 {
-        self.plant_delayed(s, |path| late(s, self.of.paths[path].delay_s))
+        self.plant_delayed(s, |path| dead_time(s, self.system.paths[path].delay_s))
     }
 
-    /// G(s), with e^{−sR} of each path.
+    /// Returns G(s), where `delay` returns e^{−sR} of each path.
     fn plant_delayed(&self, s: Complex64, delay: impl Fn(usize) -> Complex64) -> Complex64 {
-        let paths = &self.of.paths;
+        let paths = &self.system.paths;
         if !self.with_shares {
             let path = |(index, path): (usize, &Path)| {
                 let poles = path.poles.iter();
-                let below = poles.fold(ONE, |below, pole| below * (s + pole));
-                reciprocal(below) * path.gain * delay(index)
+                let denominator = poles.fold(ONE, |product, pole| product * (s + pole));
+                reciprocal(denominator) * path.gain * delay(index)
             };
             return paths.iter().enumerate().map(path).sum();
         }
-        // Paths of several classes share their poles.
+        // The paths of several classes have the same poles.
         let modes: Vec<Complex64> = paths[0]
             .poles
             .iter()
@@ -264,16 +280,16 @@ impl Response<'_> {
         paths.iter().enumerate().map(path).sum()
     }
 
-    /// Z{H·G} at z = e^{sT}.
+    /// Returns Z{H·G} at z = e^{sT}.
     pub fn pulse(&self, s: Complex64) -> Complex64 {
-        self.pulse_at(s, late(s, self.interval_s()))
+        self.pulse_at(s, dead_time(s, self.interval_s()))
     }
 
     fn pulse_at(&self, s: Complex64, z_1: Complex64) -> Complex64 {
         let interval_s = self.interval_s();
-        let power = |pulse: &Pulse| late(s * interval_s, pulse.whole + 1.0);
+        let power = |pulse: &Pulse| dead_time(s * interval_s, pulse.whole + 1.0);
         if !self.with_shares || self.pulses.len() == 1 {
-            let mode = |it: &Mode| (it.new + it.old * z_1) * it.decayed(s, z_1, interval_s);
+            let mode = |mode: &Mode| (mode.new + mode.old * z_1) * mode.decayed(s, z_1, interval_s);
             let path =
                 |pulse: &Pulse| power(pulse) * pulse.modes.iter().map(mode).sum::<Complex64>();
             return self.pulses.iter().map(path).sum();
@@ -282,8 +298,8 @@ impl Response<'_> {
         let mode = |k: usize| {
             let paths = self.pulses.iter().zip(&powers);
             let gained = paths.map(|(pulse, power)| {
-                let it = &pulse.modes[k];
-                (it.new + it.old * z_1) * power
+                let mode = &pulse.modes[k];
+                (mode.new + mode.old * z_1) * power
             });
             let first = &self.pulses[0].modes[k];
             gained.sum::<Complex64>() * first.decayed(s, z_1, interval_s)
@@ -291,107 +307,111 @@ impl Response<'_> {
         (0..self.pulses[0].modes.len()).map(mode).sum()
     }
 
-    /// D(e^{sT}).
+    /// Returns D(e^{sT}).
     pub fn law(&self, s: Complex64) -> Complex64 {
-        self.law_at(late(s, self.interval_s()))
+        self.law_at(dead_time(s, self.interval_s()))
     }
 
     fn law_at(&self, z_1: Complex64) -> Complex64 {
-        self.of.sampler.as_ref().map_or(Complex64::ZERO, |sampler| {
-            series(&sampler.numerator, z_1) * reciprocal(series(&sampler.denominator, z_1))
-        })
+        self.system
+            .sampler
+            .as_ref()
+            .map_or(Complex64::ZERO, |sampler| {
+                series(&sampler.numerator, z_1) * reciprocal(series(&sampler.denominator, z_1))
+            })
     }
 
-    /// d·G, the loop that the part of the law that acts at once closes.
+    /// Returns d·G, the gain of the inner loop that the direct part of the law closes.
     pub fn inner(&self, s: Complex64) -> Complex64 {
-        self.of.direct * self.plant(s)
+        self.system.direct * self.plant(s)
     }
 
-    /// L_s at the sampler; the whole loop where nothing acts at once.
+    /// Returns the loop gain at the sampler, L_s; without a direct part, this is the whole loop.
     pub fn outer(&self, s: Complex64) -> Complex64 {
-        let z_1 = late(s, self.interval_s());
-        let mut seen = self.pulse_at(s, z_1);
-        if self.of.hybrid {
-            seen -= self.folded(s, z_1);
+        let z_1 = dead_time(s, self.interval_s());
+        let mut pulse = self.pulse_at(s, z_1);
+        if self.system.hybrid {
+            pulse -= self.inner_loop_terms(s, z_1);
         }
-        self.law_at(z_1) * seen
+        self.law_at(z_1) * pulse
     }
 
-    /// Σ H·d·G²/(1 + d·G) over all that folds to s.
-    fn folded(&self, s: Complex64, z_1: Complex64) -> Complex64 {
-        let direct = self.of.direct;
+    /// Returns Σ H·d·G²/(1 + d·G) over s and its aliases.
+    fn inner_loop_terms(&self, s: Complex64, z_1: Complex64) -> Complex64 {
+        let direct = self.system.direct;
         let rise = ONE - z_1;
         let delays = self.delays(s);
         let g = self.plant_delayed(s, |path| delays[path]);
-        let hold = held(s * self.interval_s(), rise);
-        let unfolded = reciprocal(ONE + direct * g) * g * g * hold * direct;
+        let hold = hold_gain(s * self.interval_s(), rise);
+        let baseband = reciprocal(ONE + direct * g) * g * g * hold * direct;
         let folds = self.folds.iter();
-        unfolded
+        baseband
             + folds
-                .map(|fold| self.fold(s, *fold, rise, &delays))
+                .map(|fold| self.alias(s, *fold, rise, &delays))
                 .sum::<Complex64>()
     }
 
-    /// e^{−sR} of each path.
+    /// Returns e^{−sR} of each path.
     fn delays(&self, s: Complex64) -> Vec<Complex64> {
-        self.of
+        self.system
             .paths
             .iter()
-            .map(|path| late(s, path.delay_s))
+            .map(|path| dead_time(s, path.delay_s))
             .collect()
     }
 
-    /// H·d·G²/(1 + d·G) at s + fold·2πj/T, with 1 − e^{−sT} and e^{−sR} of each path: e^{−sT} is the
-    /// same at each.
-    fn fold(&self, s: Complex64, fold: i32, rise: Complex64, delays: &[Complex64]) -> Complex64 {
-        let (direct, interval_s) = (self.of.direct, self.interval_s());
-        let turn = Complex64::new(0.0, TAU * f64::from(fold) / interval_s);
-        let there = s + turn;
-        let delay = |path: usize| delays[path] * late(turn, self.of.paths[path].delay_s);
-        let g = self.plant_delayed(there, delay);
-        reciprocal((ONE + direct * g) * there) * g * g * rise * (direct / interval_s)
+    /// Returns H·d·G²/(1 + d·G) at the alias s + fold·2πj/T. `rise` is 1 − e^{−sT}, which all
+    /// aliases share, and `delays` are e^{−sR} of each path.
+    fn alias(&self, s: Complex64, fold: i32, rise: Complex64, delays: &[Complex64]) -> Complex64 {
+        let (direct, interval_s) = (self.system.direct, self.interval_s());
+        let shift = Complex64::new(0.0, TAU * f64::from(fold) / interval_s);
+        let alias = s + shift;
+        let delay = |path: usize| delays[path] * dead_time(shift, self.system.paths[path].delay_s);
+        let g = self.plant_delayed(alias, delay);
+        reciprocal((ONE + direct * g) * alias) * g * g * rise * (direct / interval_s)
     }
 
-    /// Of these terms of Poisson's sum, those that are more than a share of what the sampler sees.
-    pub fn counted(&self, s: Complex64, folds: &[i32], least_share: f64) -> Vec<i32> {
-        let size = least_share * self.pulse(s).norm();
-        let rise = ONE - late(s, self.interval_s());
+    /// Returns the alias terms among `folds` that are larger than the fraction `threshold` of the
+    /// pulse transfer function.
+    pub fn counted(&self, s: Complex64, folds: &[i32], threshold: f64) -> Vec<i32> {
+        let size = threshold * self.pulse(s).norm();
+        let rise = ONE - dead_time(s, self.interval_s());
         let delays = self.delays(s);
-        let counts = |fold: &i32| self.fold(s, *fold, rise, &delays).norm() > size;
-        folds.iter().copied().filter(counts).collect()
+        let is_relevant = |fold: &i32| self.alias(s, *fold, rise, &delays).norm() > size;
+        folds.iter().copied().filter(is_relevant).collect()
     }
 
-    /// H/T = (1 − e^{−sT})/(sT).
+    /// Returns the gain of the hold, H/T = (1 − e^{−sT})/(sT).
     pub fn hold(&self, s: Complex64) -> Complex64 {
         let interval_s = self.interval_s();
-        held(s * interval_s, ONE - late(s, interval_s))
+        hold_gain(s * interval_s, ONE - dead_time(s, interval_s))
     }
 
-    /// What a sine on the queue becomes in the closed loop: 1/(1 + L). With both ways, its component
-    /// at the sine's own frequency.
+    /// Returns the sensitivity 1/(1 + L): the response of the closed loop to a sine added to the
+    /// queue. For a hybrid loop, this is the component at the frequency of the sine.
     pub fn sensitivity(&self, s: Complex64) -> Complex64 {
-        if !self.of.hybrid {
+        if !self.system.hybrid {
             return reciprocal(ONE + self.loop_gain(s));
         }
         let g = self.plant(s);
-        let at_once = reciprocal(ONE + self.of.direct * g);
-        let through_law = self.hold(s) * g * at_once * self.law(s);
-        at_once * (ONE - through_law * reciprocal(ONE + self.outer(s)))
+        let inner = reciprocal(ONE + self.system.direct * g);
+        let through_law = self.hold(s) * g * inner * self.law(s);
+        inner * (ONE - through_law * reciprocal(ONE + self.outer(s)))
     }
 
-    /// L, whose 1 + L is zero at the roots of the closed loop.
+    /// Returns the loop gain L. 1 + L is zero at the poles of the closed loop.
     ///
-    /// With both ways, 1 + L = (1 + d·G)(1 + L_s): where nothing is folded that is L = (d + D·H/T)·G.
+    /// For a hybrid loop, 1 + L = (1 + d·G)(1 + L_s). Without aliasing this is L = (d + D·H/T)·G.
     pub fn loop_gain(&self, s: Complex64) -> Complex64 {
-        if self.of.sampler.is_none() {
+        if self.system.sampler.is_none() {
             return self.inner(s);
         }
-        let at_sampler = self.outer(s);
-        if !self.of.hybrid {
-            return at_sampler;
+        let outer = self.outer(s);
+        if !self.system.hybrid {
+            return outer;
         }
-        let at_once = self.inner(s);
-        at_once + (ONE + at_once) * at_sampler
+        let inner = self.inner(s);
+        inner + (ONE + inner) * outer
     }
 }
 
@@ -399,6 +419,7 @@ impl Response<'_> {
 mod tests {
     use super::*;
 
+    /// Returns real poles as complex numbers.
     fn real(poles: &[f64]) -> Vec<Complex64> {
         poles
             .iter()
@@ -406,6 +427,7 @@ mod tests {
             .collect()
     }
 
+    /// Returns a loop with two paths, a sampled PI law and this direct gain.
     fn sampled(direct: f64) -> Loop {
         let path = |gain: f64, delay_s: f64| Path {
             gain,
@@ -425,41 +447,44 @@ mod tests {
         }
     }
 
-    /// Poisson's sum, term by term: Z{F} = (1/T)·Σ F(s + 2πjm/T).
-    fn summed(s: Complex64, interval_s: f64, of: impl Fn(Complex64) -> Complex64) -> Complex64 {
-        let term = |m: i32| of(s + Complex64::new(0.0, TAU * f64::from(m) / interval_s));
+    /// Returns Poisson's sum Z{F} = (1/T)·Σ F(s + 2πjm/T), term by term.
+    fn summed(s: Complex64, interval_s: f64, f: impl Fn(Complex64) -> Complex64) -> Complex64 {
+        let term = |m: i32| f(s + Complex64::new(0.0, TAU * f64::from(m) / interval_s));
         (-20_000..=20_000).map(term).sum::<Complex64>() / interval_s
     }
 
-    fn near(got: Complex64, want: Complex64) {
-        assert!((got - want).norm() < 1e-7 * want.norm(), "{got} {want}");
+    fn near(actual: Complex64, expected: Complex64) {
+        assert!(
+            (actual - expected).norm() < 1e-7 * expected.norm(),
+            "{actual} {expected}"
+        );
     }
 
     #[test]
-    fn the_sampler_sees_what_poissons_sum_says() {
+    fn the_gain_at_the_sampler_is_poissons_sum() {
         for direct in [0.0, 0.4] {
-            let of = sampled(direct);
-            let most = of.most_folds();
-            let folds: Vec<i32> = (-most..=most).filter(|fold| *fold != 0).collect();
-            let response = of.response(&folds);
+            let system = sampled(direct);
+            let max_fold = system.most_folds();
+            let folds: Vec<i32> = (-max_fold..=max_fold).filter(|fold| *fold != 0).collect();
+            let response = system.response(&folds);
             for omega in [0.3, 4.0, 70.0, 150.0] {
                 for real in [0.0, 0.7] {
                     let s = Complex64::new(real, omega);
-                    let seen = summed(s, 0.02, |s| {
+                    let pulse = summed(s, 0.02, |s| {
                         let hold = (ONE - (-s * 0.02).exp()) / s;
                         let plant = response.plant(s);
                         hold * plant / (ONE + direct * plant)
                     });
-                    near(response.outer(s), response.law(s) * seen);
+                    near(response.outer(s), response.law(s) * pulse);
                     near(response.hold(s), (ONE - (-s * 0.02).exp()) / (s * 0.02));
                 }
             }
         }
     }
 
-    /// The same plant by its partial fractions, as paths of several classes have it.
+    /// A plant in product form and the same plant as partial fractions.
     #[test]
-    fn shares_are_partial_fractions() {
+    fn both_forms_of_a_plant_have_the_same_response() {
         let product = sampled(0.3);
         let mut fractions = product.clone();
         for path in &mut fractions.paths {
@@ -468,42 +493,45 @@ mod tests {
         }
         for omega in [0.2, 6.0, 90.0] {
             let s = Complex64::new(0.0, omega);
-            let (one, other) = (product.response(&[-1, 1]), fractions.response(&[-1, 1]));
-            near(other.plant(s), one.plant(s));
-            near(other.pulse(s), one.pulse(s));
-            near(other.loop_gain(s), one.loop_gain(s));
-            near(other.sensitivity(s), one.sensitivity(s));
+            let (by_product, by_fractions) =
+                (product.response(&[-1, 1]), fractions.response(&[-1, 1]));
+            near(by_fractions.plant(s), by_product.plant(s));
+            near(by_fractions.pulse(s), by_product.pulse(s));
+            near(by_fractions.loop_gain(s), by_product.loop_gain(s));
+            near(by_fractions.sensitivity(s), by_product.sensitivity(s));
         }
     }
 
     #[test]
-    fn folds_that_do_not_count_are_left_out() {
-        let of = sampled(0.3);
-        let response = of.response(&[]);
+    fn negligible_aliases_are_left_out() {
+        let system = sampled(0.3);
+        let response = system.response(&[]);
         let s = Complex64::new(0.0, 2.0);
-        let every: Vec<i32> = (-15..=15).filter(|fold| *fold != 0).collect();
-        let few = response.counted(s, &every, 1e-8);
-        assert!(few.len() < every.len(), "{few:?}");
-        near(of.response(&few).outer(s), of.response(&every).outer(s));
-        assert!(response.counted(s, &every, 1.0).is_empty());
+        let all: Vec<i32> = (-15..=15).filter(|fold| *fold != 0).collect();
+        let relevant = response.counted(s, &all, 1e-8);
+        assert!(relevant.len() < all.len(), "{relevant:?}");
+        near(
+            system.response(&relevant).outer(s),
+            system.response(&all).outer(s),
+        );
+        assert!(response.counted(s, &all, 1.0).is_empty());
     }
 
-    /// Without a sampler a loop is d·G, and a sine in it becomes 1/(1 + d·G).
     #[test]
-    fn a_continuous_loop() {
-        let of = Loop {
+    fn without_a_sampler_the_gain_is_the_direct_gain_times_the_plant() {
+        let system = Loop {
             sampler: None,
             hybrid: false,
             ..sampled(0.2)
         };
         let s = Complex64::new(0.1, 3.0);
-        let response = of.response(&[]);
+        let response = system.response(&[]);
         let gain = |gain: f64, delay_s: f64| {
             let poles = [0.5, 4.0, 9.0].iter();
             (-s * delay_s).exp() * gain / poles.map(|pole| s + pole).product::<Complex64>()
         };
-        let want = 0.2 * (gain(30.0, 0.25) + gain(5.0, 0.11));
-        near(response.loop_gain(s), want);
-        near(response.sensitivity(s), ONE / (ONE + want));
+        let expected = 0.2 * (gain(30.0, 0.25) + gain(5.0, 0.11));
+        near(response.loop_gain(s), expected);
+        near(response.sensitivity(s), ONE / (ONE + expected));
     }
 }

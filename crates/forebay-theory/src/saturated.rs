@@ -1,42 +1,51 @@
-//! A sampled loop driven by noise whose queue and probability do not go below zero: many queues at
-//! once, step by step.
+//! A sampled loop driven by noise, with the queue and the probability limited to non-negative
+//! values: many independent queues are stepped together.
 
-/// The loop, and what is cut of it.
+/// A loop with saturation at zero.
 #[derive(Clone, Debug)]
 pub struct SaturatedLoop {
-    /// What a deviation of the queue keeps of itself over a step.
+    /// The factor by which a deviation of the queue decays in a step.
     pub decay: f64,
-    /// What a normal number does to it at once, and `round_trip_steps` later: packets.
+    /// The effect of a standard normal number on the queue, in packets: immediately, and
+    /// `round_trip_steps` later.
     pub kicks_pkts: [f64; 2],
+    /// The round-trip time in steps.
     pub round_trip_steps: usize,
-    /// What the probability does to it, by each path: packets per step, and steps of its delay.
+    /// The effect of the probability on the queue through each path: packets per step, and the
+    /// delay in steps.
     pub answers: Vec<(f64, usize)>,
-    /// Of the law, in z⁰, z⁻¹, …; the denominator begins with what the output is divided by.
+    /// The coefficients of z⁰, z⁻¹, … in the law's numerator.
     pub numerator: Vec<f64>,
+    /// The coefficients of z⁰, z⁻¹, … in the law's denominator.
     pub denominator: Vec<f64>,
+    /// The sampling interval in steps.
     pub steps_per_sample: usize,
-    /// Where queue and probability rest.
+    /// The equilibrium of the queue.
     pub rest_pkts: f64,
+    /// The equilibrium of the probability.
     pub rest_probability: f64,
 }
 
-/// What was seen of queue and probability.
+/// The moments of queue and probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
+    /// The mean of the queue.
     pub queue_mean_pkts: f64,
+    /// The standard deviation of the queue.
     pub queue_deviation_pkts: f64,
-    /// Mean of what the queue would have been below zero.
+    /// The mean of the part by which the unlimited queue is below zero.
     pub missing_pkts: f64,
+    /// The standard deviation of the probability.
     pub probability_deviation: f64,
 }
 
 impl SaturatedLoop {
-    /// Steps the queues by normal numbers, `noise` in rows of one for each queue; the first `unseen`
-    /// steps are not counted.
-    pub fn moments(&self, noise: &[f64], queues: usize, unseen: usize) -> Moments {
+    /// Runs the queues and returns their moments. `noise` contains standard normal numbers, a row
+    /// of `queues` numbers for each step. The first `warm_up` steps are not counted.
+    pub fn moments(&self, noise: &[f64], queues: usize, warm_up: usize) -> Moments {
         let steps = noise.len() / queues;
         let row = |step: usize| &noise[step * queues..(step + 1) * queues];
-        let longest = self.answers.iter().map(|(_, late)| *late).max();
+        let longest = self.answers.iter().map(|(_, delay)| *delay).max();
         let ring = longest.unwrap_or(0) + 1;
         let mut probability = vec![vec![self.rest_probability; queues]; ring];
         let mut errors = vec![vec![0.0; queues]; self.numerator.len()];
@@ -45,23 +54,23 @@ impl SaturatedLoop {
         let mut now = vec![self.rest_probability; queues];
         let mut deviation = vec![0.0; queues];
         let mut queue = vec![0.0; queues];
-        let mut seen = [Vec::new(), Vec::new()];
+        let mut samples = [Vec::new(), Vec::new()];
         let mut missing = 0.0;
         for step in 0..steps {
-            let [at_once, later] = self.kicks_pkts;
+            let [immediate, later] = self.kicks_pkts;
             let kicks = deviation.iter_mut().zip(row(step));
             for (x, kick) in kicks {
-                *x = self.decay * *x + at_once * kick;
+                *x = self.decay * *x + immediate * kick;
             }
             if let Some(before) = step.checked_sub(self.round_trip_steps) {
                 for (x, kick) in deviation.iter_mut().zip(row(before)) {
                     *x += later * kick;
                 }
             }
-            for (answer, late) in &self.answers {
-                let then = &probability[(step + ring - late) % ring];
-                for (x, p) in deviation.iter_mut().zip(then) {
-                    *x -= answer * (p - self.rest_probability);
+            for (gain, delay) in &self.answers {
+                let delayed = &probability[(step + ring - delay) % ring];
+                for (x, p) in deviation.iter_mut().zip(delayed) {
+                    *x -= gain * (p - self.rest_probability);
                 }
             }
             for (queue, x) in queue.iter_mut().zip(&deviation) {
@@ -88,31 +97,33 @@ impl SaturatedLoop {
                 }
             }
             probability[step % ring].copy_from_slice(&now);
-            if step >= unseen {
-                seen[0].extend_from_slice(&queue);
-                seen[1].extend_from_slice(&now);
+            if step >= warm_up {
+                samples[0].extend_from_slice(&queue);
+                samples[1].extend_from_slice(&now);
                 let cut = queue.iter().zip(&deviation);
                 let cut: f64 = cut.map(|(queue, x)| queue - self.rest_pkts - x).sum();
                 missing += cut / queues as f64;
             }
         }
-        let [queue, probability] = seen.map(|values| mean_and_deviation(&values, queues));
+        let [queue, probability] = samples.map(|values| mean_and_deviation(&values, queues));
         Moments {
             queue_mean_pkts: queue.0,
             queue_deviation_pkts: queue.1,
-            missing_pkts: missing / (steps - unseen) as f64,
+            missing_pkts: missing / (steps - warm_up) as f64,
             probability_deviation: probability.1,
         }
     }
 }
 
-fn add(to: &mut [f64], weight: f64, values: &[f64]) {
-    for (sum, value) in to.iter_mut().zip(values) {
+/// Adds `values` times `weight` to `sums`.
+fn add(sums: &mut [f64], weight: f64, values: &[f64]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
         *sum += weight * value;
     }
 }
 
-/// By rows, so that sums of millions keep their digits.
+/// Returns the mean and the standard deviation. Sums are taken by rows, which reduces rounding
+/// errors.
 fn mean_and_deviation(values: &[f64], row: usize) -> (f64, f64) {
     let count = values.len() as f64;
     let sums = values.chunks(row).map(|row| row.iter().sum::<f64>());
@@ -140,7 +151,8 @@ mod tests {
         }
     }
 
-    /// Numbers of variance 1 and mean 0 that look random: a sine's quarter turns by an irrational.
+    /// Returns pseudo-random numbers of mean 0 and variance 1: sines of quadratically growing
+    /// phases.
     fn noise(count: u32) -> Vec<f64> {
         let turn =
             |k: u32| 2.0_f64.sqrt() * (f64::from(k) * f64::from(k) * 1.618_033_988_749).sin();
@@ -148,38 +160,41 @@ mod tests {
     }
 
     #[test]
-    fn far_from_zero_it_is_a_linear_filter() {
-        let found = bare().moments(&noise(400_000), 100, 500);
-        assert!(found.missing_pkts.abs() < 1e-9, "{found:?}");
-        assert!(found.probability_deviation < 1e-12, "{found:?}");
-        let want = (1.0 - 0.9_f64.powi(2)).powf(-0.5);
+    fn far_from_zero_the_loop_is_a_linear_filter() {
+        let moments = bare().moments(&noise(400_000), 100, 500);
+        assert!(moments.missing_pkts.abs() < 1e-9, "{moments:?}");
+        assert!(moments.probability_deviation < 1e-12, "{moments:?}");
+        let expected = (1.0 - 0.9_f64.powi(2)).powf(-0.5);
         assert!(
-            (found.queue_deviation_pkts / want - 1.0).abs() < 0.02,
-            "{found:?}"
+            (moments.queue_deviation_pkts / expected - 1.0).abs() < 0.02,
+            "{moments:?}"
         );
-        assert!((found.queue_mean_pkts - 1e6).abs() < 0.2, "{found:?}");
+        assert!((moments.queue_mean_pkts - 1e6).abs() < 0.2, "{moments:?}");
     }
 
     #[test]
-    fn near_zero_the_queue_is_cut_and_the_law_lowers_its_probability() {
+    fn near_zero_the_queue_is_limited_and_an_integral_compensates_for_it() {
         let cut = SaturatedLoop {
             rest_pkts: 1.0,
             ..bare()
         };
-        let found = cut.moments(&noise(400_000), 100, 500);
-        assert!(found.missing_pkts > 0.1, "{found:?}");
+        let moments = cut.moments(&noise(400_000), 100, 500);
+        assert!(moments.missing_pkts > 0.1, "{moments:?}");
         assert!(
-            (found.queue_mean_pkts - 1.0 - found.missing_pkts).abs() < 0.2,
-            "{found:?}"
+            (moments.queue_mean_pkts - 1.0 - moments.missing_pkts).abs() < 0.2,
+            "{moments:?}"
         );
-        // An integral takes the mean back to its set-point.
-        let held = SaturatedLoop {
+        // Integral action moves the mean back to the set-point.
+        let integral = SaturatedLoop {
             answers: vec![(1.0, 4)],
             numerator: vec![0.002],
             ..cut
         };
-        let held = held.moments(&noise(400_000), 100, 1000);
-        assert!(held.queue_mean_pkts < found.queue_mean_pkts, "{held:?}");
-        assert!(held.probability_deviation > 0.0);
+        let controlled = integral.moments(&noise(400_000), 100, 1000);
+        assert!(
+            controlled.queue_mean_pkts < moments.queue_mean_pkts,
+            "{controlled:?}"
+        );
+        assert!(controlled.probability_deviation > 0.0);
     }
 }

@@ -1,15 +1,14 @@
-//! The stability of a law that tunes itself (staqm theorem 1).
+//! The stability of self-tuning laws (staqm theorem 1).
 
-/// 1/K_rc below which a self-tuning PI, as the paper writes it, is unstable (staqm theorem 1,
-/// figure 11):
-/// where s³ + s²/R + (g/R²)(s + K_rc)e^{−sR} has a root s = jx/R, with g = β√(β²+1).
+/// Returns the time constant of the load estimate, 1/K_rc, below which self-tuning PI is unstable
+/// (staqm theorem 1, figure 11): at which s³ + s²/R + (g/R²)(s + K_rc)e^{−sR} has a root s = jx/R,
+/// with g = β√(β²+1).
 ///
-/// Its two parts are g = x·sin x + x²·cos x and K_rc·R = (x²·cos x − x³·sin x)/g. Infinite where
-/// no time constant is long enough, as PI's own loop is unstable.
+/// Its real and imaginary parts give g = x·sin x + x²·cos x and K_rc·R = (x²·cos x − x³·sin x)/g.
+/// The result is infinite if no time constant is long enough because PI's own loop is unstable.
 ///
-/// The paper's (5) scales the whole integral with a new gain. PI's difference form leaves
-/// the integral alone, so near equilibrium its estimate does not feed back at all, and the bound
-/// is on the safe side.
+/// In staqm eq. (5) a new gain also rescales the integral. PI's difference form does not, so near
+/// equilibrium the estimate has no effect on the loop, and the bound is conservative.
 pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
     let g = beta * beta.hypot(1.0);
     let gain = |x: f64| x * x.sin() + x * x * x.cos();
@@ -40,11 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_critical_time_constants_are_figure_11s() {
-        let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+    fn the_critical_time_constants_are_those_of_figure_11() {
+        let close = |actual: f64, expected: f64| {
+            assert!(
+                (actual / expected - 1.0).abs() < 0.01,
+                "{actual} {expected}"
+            )
+        };
         close(critical_load_time_s(0.5, 0.1), 0.325);
         close(critical_load_time_s(0.5, 0.25), 0.81);
-        // It blows up at β = 0.8603, where PI itself is at the edge.
+        // The bound diverges at β = 0.8603, where PI's own loop becomes unstable.
         assert!(critical_load_time_s(0.855, 0.1) > 5.0);
         assert!(critical_load_time_s(0.861, 0.1).is_infinite());
     }

@@ -1,7 +1,8 @@
-//! Stability by Nyquist's count: how often 1 + L turns about zero.
+//! Stability by the Nyquist criterion: the number of encirclements of zero by 1 + L.
 //!
-//! The line of s goes up the imaginary axis, and passes poles at zero on their right by a quarter of
-//! a circle, which starts on the real axis. So any number of integrals may be in law and plant.
+//! The contour of s follows the imaginary axis upwards. It passes poles at zero on their right, by
+//! a quarter of a circle that starts on the real axis, so that law and plant may contain any number
+//! of integrators.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -9,16 +10,17 @@ use num_complex::Complex64;
 
 use crate::frequency_response::{Loop, Response};
 
-/// Largest turn of 1 + L between two places of the line, in rad.
-const TURN: f64 = 0.5;
-/// Beyond the last frequency at which |L| is this large, no crossing matters.
-const SMALL: f64 = 0.2;
-/// Most places of the line.
-const MOST: usize = 1_200_000;
-/// Poles below this share of the longest delay's rate count as at zero.
-const AT_ZERO: f64 = 1e-9;
+/// The largest change of the angle of 1 + L between two points of the contour, in rad.
+const MAX_TURN: f64 = 0.5;
+/// The size of |L| below which the contour needs no even resolution of the delay.
+const SMALL_GAIN: f64 = 0.2;
+/// The largest number of points of the contour.
+const MAX_POINTS: usize = 1_200_000;
+/// Poles below this fraction of the inverse of the longest delay count as zero.
+const ZERO_POLE: f64 = 1e-9;
 
 impl Loop {
+    /// Returns the longest delay of the paths, in seconds.
     pub fn longest_s(&self) -> f64 {
         self.paths
             .iter()
@@ -26,95 +28,101 @@ impl Loop {
             .fold(0.0, f64::max)
     }
 
+    /// Returns the shortest delay of the paths, in seconds.
     pub fn shortest_s(&self) -> f64 {
         let delays = self.paths.iter().map(|path| path.delay_s);
         delays.fold(f64::INFINITY, f64::min)
     }
 
-    /// The smallest pole that is not at zero, in size.
+    /// Returns the absolute value of the smallest pole that is not zero.
     fn slowest(&self) -> f64 {
-        let least = AT_ZERO / self.longest_s();
+        let threshold = ZERO_POLE / self.longest_s();
         let poles = self.paths.iter().flat_map(|path| &path.poles);
-        let sizes = poles.map(|pole| pole.norm()).filter(|size| *size > least);
+        let sizes = poles
+            .map(|pole| pole.norm())
+            .filter(|size| *size > threshold);
         sizes.fold(f64::INFINITY, f64::min)
     }
 
-    /// How many roots of the closed loop grow; `None` where one is on the edge, to rounding.
+    /// Returns the number of unstable poles of the closed loop; `None` if one is on the stability
+    /// boundary, up to rounding. `folds` are the alias terms to include.
     ///
-    /// The law's own poles are stable, or at z = 1.
+    /// The law's own poles must be stable, or at z = 1.
     pub fn unstable_roots(&self, folds: &[i32]) -> Option<i32> {
         let response = self.response(folds);
-        let at_once = |s| response.inner(s);
+        let inner = |s| response.inner(s);
         let mut count = 0;
         if self.sampler.is_none() || self.hybrid {
-            count += self.zeros_less_poles(&at_once, None, quiet_from(&response, self))?;
+            count += self.zeros_minus_poles(&inner, None, quiet_from(&response, self))?;
         }
         if let Some(sampler) = &self.sampler {
-            // A root of the inner loop is a pole of what the sampler sees. One near the axis is a
-            // peak that two frequencies may have between them, but 1 + d·G turns by half a circle
-            // there.
-            let peaks: Option<&Gain> = if self.hybrid { Some(&at_once) } else { None };
+            // A closed-loop pole of the inner loop is a pole of the outer gain. If it is near the
+            // axis, its narrow peak may lie between two points of the contour, but 1 + d·G turns by
+            // half a circle there.
+            let peaks: Option<&Gain> = if self.hybrid { Some(&inner) } else { None };
             let outer = |s| response.outer(s);
-            count += self.zeros_less_poles(&outer, peaks, PI / sampler.interval_s)?;
+            count += self.zeros_minus_poles(&outer, peaks, PI / sampler.interval_s)?;
         }
         Some(count)
     }
 
-    /// Zeros less poles of 1 + L to the right, by how its angle turns up to a frequency. `peaks`:
-    /// another gain of which 1 + it has to turn little between two places.
-    fn zeros_less_poles(&self, gain: &Gain, peaks: Option<&Gain>, high: f64) -> Option<i32> {
-        let seen = |s: Complex64| {
-            let other = peaks.map_or(Complex64::ONE, |gain| gain(s));
-            [1.0 + gain(s), 1.0 + other]
+    /// Returns the number of zeros minus poles of 1 + L in the right half-plane, from the change of
+    /// its angle along the contour up to the frequency `high`. `peaks` is another gain L' whose 1 +
+    /// L' must not turn by more than [`MAX_TURN`] between two points either.
+    fn zeros_minus_poles(&self, gain: &Gain, peaks: Option<&Gain>, high: f64) -> Option<i32> {
+        let evaluate = |s: Complex64| {
+            let second = peaks.map_or(Complex64::ONE, |gain| gain(s));
+            [1.0 + gain(s), 1.0 + second]
         };
-        let mut turned = 0.0;
-        let mut asked = 0;
+        let mut total_turn = 0.0;
+        let mut evaluations = 0;
         let mut last: Option<(Complex64, [Complex64; 2])> = None;
-        for s in self.line(gain, high) {
-            // Places between the last and this one, the next on top.
-            let mut ahead = vec![s];
-            let (mut from, mut at) = match last {
+        for s in self.contour(gain, high) {
+            // A stack of the points up to this one, the next one on top.
+            let mut stack = vec![s];
+            let (mut from, mut values) = match last {
                 Some(last) => last,
-                None => (s, seen(s)),
+                None => (s, evaluate(s)),
             };
-            while let Some(to) = ahead.pop() {
-                let there = seen(to);
-                asked += 1;
-                if asked > MOST || there[0].norm_sqr() == 0.0 {
+            while let Some(to) = stack.pop() {
+                let next = evaluate(to);
+                evaluations += 1;
+                if evaluations > MAX_POINTS || next[0].norm_sqr() == 0.0 {
                     return None;
                 }
-                let turn = (there[0] / at[0]).arg();
-                let wide = turn.abs().max((there[1] / at[1]).arg().abs());
-                if wide <= TURN {
-                    turned += turn;
-                    (from, at) = (to, there);
+                let turn = (next[0] / values[0]).arg();
+                let largest = turn.abs().max((next[1] / values[1]).arg().abs());
+                if largest <= MAX_TURN {
+                    total_turn += turn;
+                    (from, values) = (to, next);
                     continue;
                 }
-                let middle = between(from, to);
+                let middle = midpoint(from, to);
                 if middle == from || middle == to {
                     return None;
                 }
-                ahead.extend([to, middle]);
+                stack.extend([to, middle]);
             }
-            last = Some((from, at));
+            last = Some((from, values));
         }
-        let count = -turned / PI;
+        let count = -total_turn / PI;
         if (count - count.round()).abs() > 0.2 {
             return None;
         }
-        #[allow(clippy::cast_possible_truncation, reason = "at most MOST turns")]
+        #[allow(clippy::cast_possible_truncation, reason = "at most MAX_POINTS turns")]
         Some(count.round() as i32)
     }
 
-    /// Places from the real axis on: around poles at zero, then up the imaginary axis evenly in the
-    /// logarithm, and evenly where the delay turns a curve that is not yet small.
-    fn line(&self, gain: &Gain, high: f64) -> Vec<Complex64> {
+    /// Returns the points of the contour: around poles at zero, from the real axis on; then along
+    /// the imaginary axis, logarithmically, and also evenly where the delay turns a gain that is
+    /// not small.
+    fn contour(&self, gain: &Gain, high: f64) -> Vec<Complex64> {
         let size = |omega: f64| gain(Complex64::new(0.0, omega)).norm();
         let mut low = 1e-4 * self.slowest().min(1.0 / self.longest_s()).min(high);
-        // Within the circle an integral is all that there is.
+        // Within the circle the integrators must dominate the gain.
         for _ in 0..8 {
-            let (now, below) = (size(low), size(0.1 * low));
-            if now > 1e3 || below < 3.0 * now {
+            let (gain_here, gain_below) = (size(low), size(0.1 * low));
+            if gain_here > 1e3 || gain_below < 3.0 * gain_here {
                 break;
             }
             low *= 0.1;
@@ -124,10 +132,13 @@ impl Loop {
         let coarse: Vec<f64> = steps(count_of(25.0 * decades))
             .map(|share| low * (high / low).powf(share))
             .collect();
-        let loud = coarse.iter().rposition(|omega| size(*omega) > SMALL);
-        let last = loud.map_or(low, |k| coarse[(k + 1).min(coarse.len() - 1)]);
-        // Half a radian of the delay, to which the sampler adds.
-        let interval_s = self.sampler.as_ref().map_or(0.0, |it| it.interval_s);
+        let last_large = coarse.iter().rposition(|omega| size(*omega) > SMALL_GAIN);
+        let last = last_large.map_or(low, |k| coarse[(k + 1).min(coarse.len() - 1)]);
+        // Points half a radian of the delay apart; the sampler adds to the delay.
+        let interval_s = self
+            .sampler
+            .as_ref()
+            .map_or(0.0, |sampler| sampler.interval_s);
         let even = count_of(2.0 * last * (self.longest_s() + interval_s));
         let mut axis: Vec<f64> = steps(even)
             .map(|share| low + share * (last - low))
@@ -136,25 +147,26 @@ impl Loop {
         axis.sort_unstable_by(f64::total_cmp);
         axis.dedup();
         let circle = steps(16).map(|share| Complex64::from_polar(low, share * FRAC_PI_2));
-        let mut line: Vec<Complex64> = circle.collect();
-        line.extend(axis.into_iter().map(|omega| Complex64::new(0.0, omega)));
-        line
+        let mut contour: Vec<Complex64> = circle.collect();
+        contour.extend(axis.into_iter().map(|omega| Complex64::new(0.0, omega)));
+        contour
     }
 }
 
+/// A gain as a function of s.
 type Gain<'a> = dyn Fn(Complex64) -> Complex64 + 'a;
 
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "held to what can be counted"
+    reason = "limited to 60 000"
 )]
 fn count_of(steps: f64) -> u32 {
     steps.ceil().clamp(1.0, 60_000.0) as u32
 }
 
-/// Between two places of the line.
-fn between(from: Complex64, to: Complex64) -> Complex64 {
+/// Returns the point halfway between two points of the contour.
+fn midpoint(from: Complex64, to: Complex64) -> Complex64 {
     if to.re > 0.0 {
         Complex64::from_polar(from.norm(), 0.5 * (from.arg() + to.arg()))
     } else if from.re > 0.0 {
@@ -164,9 +176,9 @@ fn between(from: Complex64, to: Complex64) -> Complex64 {
     }
 }
 
-/// Where |d·G|, which only falls, has come below a tenth.
-fn quiet_from(response: &Response, of: &Loop) -> f64 {
-    let mut high = 1.0 / of.shortest_s();
+/// Returns a frequency above which |d·G|, which decreases monotonically, is below 0.1.
+fn quiet_from(response: &Response, system: &Loop) -> f64 {
+    let mut high = 1.0 / system.shortest_s();
     while response.inner(Complex64::new(0.0, high)).norm() > 0.1 {
         high *= 2.0;
     }
@@ -178,6 +190,8 @@ mod tests {
     use super::*;
     use crate::frequency_response::{Path, Sampler};
 
+    /// Returns a loop with these poles and this delay; without a sampler, the law is a direct gain
+    /// of 1.
     fn integrals(gain: f64, poles: &[f64], delay_s: f64, sampler: Option<Sampler>) -> Loop {
         Loop {
             paths: vec![Path {
@@ -195,9 +209,9 @@ mod tests {
         }
     }
 
-    /// k·e^{−s}/s is stable up to k = π/2, and has two roots more to the right every 2π.
+    /// k·e^{−s}/s is stable up to k = π/2, and gains two unstable poles at every 2π.
     #[test]
-    fn an_integral_with_a_delay() {
+    fn an_integrator_with_a_delay_has_the_known_unstable_poles() {
         for (gain, roots) in [
             (0.01, 0),
             (1.57, 0),
@@ -206,18 +220,17 @@ mod tests {
             (7.9, 4),
             (40.0, 14),
         ] {
-            let it = integrals(gain, &[0.0], 1.0, None);
-            assert_eq!(it.unstable_roots(&[]), Some(roots), "{gain}");
+            let system = integrals(gain, &[0.0], 1.0, None);
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
         }
     }
 
-    /// Two integrals without lead never settle, with whatever gain; with lead of a sampled law, they
-    /// do.
+    /// Two integrators are unstable for every gain, unless a sampled law adds phase lead.
     #[test]
-    fn two_integrals() {
+    fn two_integrators_need_phase_lead() {
         for gain in [1e-12, 1e-6, 0.1, 1.0] {
-            let it = integrals(gain, &[0.0, 0.0], 1.0, None);
-            assert_eq!(it.unstable_roots(&[]), Some(2), "{gain}");
+            let system = integrals(gain, &[0.0, 0.0], 1.0, None);
+            assert_eq!(system.unstable_roots(&[]), Some(2), "{gain}");
         }
         let sampler = |b: f64| Sampler {
             interval_s: 0.01,
@@ -230,8 +243,8 @@ mod tests {
             (0.1, 0.9, 2),
             (3.0, 0.9995, 2),
         ] {
-            let it = integrals(gain, &[0.0], 1.0, Some(sampler(b)));
-            assert_eq!(it.unstable_roots(&[]), Some(roots), "{gain} {b}");
+            let system = integrals(gain, &[0.0], 1.0, Some(sampler(b)));
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain} {b}");
         }
     }
 }

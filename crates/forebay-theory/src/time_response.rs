@@ -1,63 +1,70 @@
-//! A linear loop in time: each mode of its plant exactly, over steps with a held input.
+//! The time response of a linear loop. Each mode of the plant is integrated exactly over steps with
+//! a constant input.
 
 use num_complex::Complex64;
 
-/// A mode of the plant over a step.
+/// A mode of the plant, discretised for a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// What it keeps of itself.
+    /// The factor by which the mode decays.
     pub decay: Complex64,
-    /// What it gains from the input that is held now, as late as its delay, and from that of a step
-    /// before.
+    /// The response to the delayed input.
     pub new: Complex64,
+    /// The response to the delayed input of the step before.
     pub old: Complex64,
-    /// Whole steps of its delay.
+    /// The delay in whole steps.
     pub delay_steps: usize,
 }
 
-/// The part of a law behind a sampler and hold.
+/// The part of a law with a sampler and a zero-order hold.
 #[derive(Clone, Debug)]
 pub struct SampledLaw {
+    /// The sampling interval in steps.
     pub steps_per_sample: usize,
-    /// In z⁰, z⁻¹, …; the denominator begins with what the output is divided by.
+    /// The coefficients of z⁰, z⁻¹, … in the numerator.
     pub numerator: Vec<f64>,
+    /// The coefficients of z⁰, z⁻¹, … in the denominator.
     pub denominator: Vec<f64>,
 }
 
-/// A loop to be stepped.
+/// A discretised loop.
 #[derive(Clone, Debug)]
 pub struct Loop {
+    /// The modes of the plant.
     pub modes: Vec<Mode>,
-    /// Share of the way to the queue that the average goes in a step; `None` without an average.
+    /// The weight of the queue in the average per step; `None` without an average.
     pub smoothing: Option<f64>,
-    /// Gain of what acts at once, on the average where there is one.
+    /// The direct gain of the law, on the average if there is one.
     pub direct: f64,
+    /// The sampled part of the law.
     pub sampled: Option<SampledLaw>,
 }
 
 impl Loop {
-    /// Deviation of the queue at 0, 1, … `steps` after a change of this size at the plant's input.
+    /// Returns the deviation of the queue at the steps 0, 1, …, `steps` after a step of size
+    /// `change` at the plant's input.
     pub fn step_response(&self, change: f64, steps: usize) -> Vec<f64> {
         let mut values = vec![Complex64::ZERO; self.modes.len()];
         let mut queue = vec![0.0; steps + 1];
-        // `latest` steps before the first.
+        // The input has `latest` zeros before the first step.
         let latest = self.modes.iter().map(|mode| mode.delay_steps).max();
         let latest = latest.unwrap_or(0) + 1;
         let mut input = vec![0.0; steps + latest + 1];
-        let mut law = self.sampled.as_ref().map(Held::new);
+        let mut law = self.sampled.as_ref().map(LawState::new);
         let mut average = 0.0;
         for step in 0..steps {
-            let seen = match self.smoothing {
+            let measured = match self.smoothing {
                 Some(_) => average,
                 None => queue[step],
             };
-            let held = law.as_mut().map_or(0.0, |law| law.at(step, seen));
+            let sampled = law.as_mut().map_or(0.0, |law| law.at(step, measured));
             let now = step + latest;
-            input[now] = change - (held + self.direct * seen);
+            input[now] = change - (sampled + self.direct * measured);
             let mut sum = Complex64::ZERO;
             for (value, mode) in values.iter_mut().zip(&self.modes) {
-                let late = now - mode.delay_steps;
-                *value = mode.decay * *value + mode.new * input[late] + mode.old * input[late - 1];
+                let delayed = now - mode.delay_steps;
+                *value =
+                    mode.decay * *value + mode.new * input[delayed] + mode.old * input[delayed - 1];
                 sum += *value;
             }
             queue[step + 1] = sum.re;
@@ -69,28 +76,28 @@ impl Loop {
     }
 }
 
-/// What a sampled law has put out, and what it was shown.
-struct Held<'a> {
+/// The past inputs and outputs of a sampled law.
+struct LawState<'a> {
     law: &'a SampledLaw,
     inputs: Vec<f64>,
     outputs: Vec<f64>,
 }
 
-impl Held<'_> {
-    fn new(law: &SampledLaw) -> Held<'_> {
-        Held {
+impl LawState<'_> {
+    fn new(law: &SampledLaw) -> LawState<'_> {
+        LawState {
             law,
             inputs: vec![0.0; law.numerator.len()],
             outputs: vec![0.0; law.denominator.len()],
         }
     }
 
-    /// The output at a step.
-    fn at(&mut self, step: usize, seen: f64) -> f64 {
+    /// Returns the output at a step with this measured queue.
+    fn at(&mut self, step: usize, measured: f64) -> f64 {
         let law = self.law;
         if step.is_multiple_of(law.steps_per_sample) {
             self.inputs.rotate_right(1);
-            self.inputs[0] = seen;
+            self.inputs[0] = measured;
             let sum = |weights: &[f64], values: &[f64]| -> f64 {
                 weights.iter().zip(values).map(|(w, x)| w * x).sum()
             };
@@ -107,9 +114,9 @@ impl Held<'_> {
 mod tests {
     use super::*;
 
-    /// x' = −x + u over steps of 0.1 s, without a law: 1 − e^{−t}, a delay later.
+    /// The response of x' = −x + u to a step is 1 − e^{−t}, after the delay.
     #[test]
-    fn a_mode_alone_is_exact() {
+    fn a_single_mode_is_exact() {
         let decay = (-0.1_f64).exp();
         let bare = Loop {
             modes: vec![Mode {
@@ -123,20 +130,23 @@ mod tests {
             sampled: None,
         };
         let queue = bare.step_response(2.0, 40);
-        for (k, got) in queue.iter().enumerate() {
+        for (k, actual) in queue.iter().enumerate() {
             let since = 0.1 * (k as f64 - 3.0);
-            let want = if since > 0.0 {
+            let expected = if since > 0.0 {
                 2.0 * (1.0 - (-since).exp())
             } else {
                 0.0
             };
-            assert!((got - want).abs() < 1e-12, "{k}: {got} {want}");
+            assert!(
+                (actual - expected).abs() < 1e-12,
+                "{k}: {actual} {expected}"
+            );
         }
     }
 
-    /// An integrating law, sampled every second step, takes the change away.
+    /// A law with integral action, sampled every second step, removes the deviation.
     #[test]
-    fn an_integral_leaves_no_deviation() {
+    fn integral_action_leaves_no_deviation() {
         let decay = (-0.1_f64).exp();
         let mode = Mode {
             decay: Complex64::new(decay, 0.0),

@@ -1,83 +1,92 @@
-//! How windows of TCP answer signals, as linear theory has it: where one rests, and how it moves
-//! there.
+//! The response of TCP's window to signals in linear theory: its equilibrium, and its dynamics
+//! around the equilibrium.
 //!
-//! A flow has W packets in a round trip R, of which each is signalled with p a round trip later, so
-//! that it gets λ = W·p/R signals per second. As Hollot et al. (2002) do, what a flow sent a round
-//! trip ago counts as what it sends now; p itself is late.
+//! A flow sends W packets per round-trip time R, and each is signalled with probability p, so that
+//! the flow receives λ = W·p/R signals per second. As in Hollot et al. (2002), the delay R applies
+//! to p only: the rate at which packets were sent a round trip ago counts as the current rate.
 
-/// What a sender does to its window.
+/// The window dynamics of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowLaw {
-    /// W' = 1/R − W²p/(2R), as published (Misra, Gong and Towsley 2000): pW² = 2.
+    /// The published model of Reno, W' = 1/R − W²p/(2R) (Misra, Gong and Towsley 2000): pW² = 2.
     Reno,
-    /// The same growth under signals that come independently of each other: `E[W²]/E[W]²` is 7/6 (Ott,
-    /// Kemperman and Mathis 1996: W = 1.31/√p).
+    /// Reno under independent signals, for which `E[W²]/E[W]²` is 7/6 (Ott, Kemperman and Mathis
+    /// 1996: W = 1.31/√p).
     IndependentReno,
-    /// RFC 9438: W(s) = C(s − K)³ + W_max, with fast convergence, s seconds after a signal.
+    /// CUBIC (RFC 9438): W(s) = C(s − K)³ + W_max, with fast convergence, s seconds after a signal.
     ///
-    /// The equations of the mean s and W_max (Vardoyan, Hollot and Towsley 2018) have no linear part
-    /// where they rest, at s = K: the curve is flat there. But flows stand at all ages. Of a
-    /// population of them, hit independently at λ, the mean rests at 1.207·(R/p)^¾ packets;
-    /// `test_sender_models.py` has that population. In the Reno-friendly region (section 4.3)
-    /// it is pW² = 3/2, of a W_est that Linux counts in whole packets and follows a round trip later,
-    /// with half a packet less in flight, 1½ packets in all: W' = α/R − (α/1.5)·W(W + 3)p/R. A flow
-    /// takes whichever is larger at each moment, so that its mean is above both where they are near:
-    /// (W_cubic⁶ + W_friendly⁶)^⅙.
+    /// The equations of the mean s and W_max (Vardoyan, Hollot and Towsley 2018) have no linear
+    /// term at their equilibrium, s = K, because the curve is flat there. But different flows are
+    /// at different times s. For a population of flows with independent signals at rate λ, the
+    /// equilibrium mean is 1.207·(R/p)^¾ packets; `test_sender_models.py` simulates this
+    /// population. In the Reno-friendly region (section 4.3) pW² = 3/2. Linux counts W_est in whole
+    /// packets, follows it a round trip later, and has half a packet less in flight: together 1½
+    /// packets, so that W' = α/R − (α/1.5)·W(W + 3)p/R. A flow uses the larger window of both at
+    /// each moment, so its mean is above both where they are similar: (W_cubic⁶ + W_friendly⁶)^⅙.
     Cubic,
-    /// RFC 8257 (Alizadeh et al. 2011): W' = 1/R − W·α/(2R), α' = (g/R)(p − α), with marks in all
-    /// round trips: W = 2/p.
+    /// DCTCP (RFC 8257; Alizadeh et al. 2011): W' = 1/R − W·α/(2R) and α' = (g/R)(p − α), with
+    /// marks in every round trip: W = 2/p.
     Dctcp,
-    /// draft-briscoe-iccrg-prague-congestion-control: α as of DCTCP. A reduction takes a virtual
-    /// round trip R_v = max(R, 25 ms), and the next one waits for a mark, so with x marks in R_v they
-    /// come every R_v(1 + 1/x); unmarked packets alone grow:
-    /// W' = (1 − p)R/R_v² − W·α/(2R_v)·x/(1 + x).
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control), with α as in DCTCP. A reduction
+    /// lasts for a virtual round-trip time R_v = max(R, 25 ms), and the next one waits for a mark:
+    /// with x marks per R_v, reductions follow every R_v(1 + 1/x). Only unmarked packets increase
+    /// the window: W' = (1 − p)R/R_v² − W·α/(2R_v)·x/(1 + x).
     Prague,
 }
 
-/// `E[W²]/E[W]²` of Reno's sawteeth under independent signals.
+/// `E[W²]/E[W]²` of Reno's sawtooth under independent signals.
 const SPREAD: f64 = 7.0 / 6.0;
 
-/// Numbers of CUBIC.
+/// Constants of CUBIC.
 mod cubic {
-    /// Growth of the Reno-friendly window in a round trip, 3(1 − β)/(1 + β), and pW² there (RFC 9438
-    /// section 4.3).
+    /// The growth of the Reno-friendly window per round trip, 3(1 − β)/(1 + β) (RFC 9438 section
+    /// 4.3).
     pub const ALPHA: f64 = 9.0 / 17.0;
+    /// pW² in the Reno-friendly region (RFC 9438 section 4.3).
     pub const FRIENDLY: f64 = 1.5;
-    /// Twice the packets by which Linux's window is behind W_est on average.
-    pub const BEHIND_PKTS: f64 = 3.0;
-    /// W/(R/p)^¾ of the mean of flows on RFC 9438's curve, in packets and seconds; its equation (5)
-    /// has 1.054 for one flow with even signals.
+    /// Twice the number of packets by which Linux's window lags behind W_est on average.
+    pub const LAG_PKTS: f64 = 3.0;
+    /// W/(R/p)^¾ of the mean of flows on the cubic curve, in packets and seconds. RFC 9438 eq. (5)
+    /// has 1.054 for one flow with evenly spaced signals.
     pub const PLATEAU: f64 = 1.207;
-    /// How the mean moves there: −δW/W per δp/p is (n2·x² + n1·x + n0)/(x³ + d2·x² + d1·x + d0) with
-    /// x = s/λ. n2 = (1 − β)`E[W²]/E[W]²`: what a signal takes at once; n0/d0 = 3/4. The rest is the
-    /// best fit to the population's answer to a step, to 0.3 % of it. From n0 and d0 up.
+    /// The numerator of the dynamics of the mean, from n0 up: −δW/W per δp/p is (n2·x² + n1·x +
+    /// n0)/(x³ + d2·x² + d1·x + d0) with x = s/λ. n2 = (1 − β)`E[W²]/E[W]²` is the immediate effect
+    /// of a signal, and n0/d0 = 3/4. The rest is fitted to the step response of the population,
+    /// with an error of 0.3 %.
     pub const NUMERATOR: [f64; 3] = [2.6, 0.9103, 0.3819];
+    /// The denominator of the dynamics of the mean, from d0 up.
     pub const DENOMINATOR: [f64; 3] = [3.4667, 5.541, 4.340];
-    /// Of the mean where both curves matter: within 3 % of packets between R = 25 and 490 ms.
-    pub const BETWEEN: i32 = 6;
-    /// A region with less of the window than this does not move: it would only leave slow modes
-    /// that nothing moves.
-    pub const SLIVER: f64 = 0.02;
+    /// The exponent of the mean of both regions. It is within 3 % of simulations between R = 25 and
+    /// 490 ms.
+    pub const MEAN_EXPONENT: i32 = 6;
+    /// A region with less than this fraction of the window is constant, to avoid slow modes without
+    /// effect.
+    pub const NEGLIGIBLE: f64 = 0.02;
 }
 
-/// Gain of the estimate of the share of marks (RFC 8257 section 4.2, and the draft of Prague).
+/// The gain g of the estimate of the fraction of marks (RFC 8257 section 4.2, and the draft of
+/// Prague).
 const ESTIMATE_GAIN: f64 = 1.0 / 16.0;
-/// Shorter round trips of Prague grow and fall as one of this length.
+/// The round-trip time of Prague to which shorter ones are extended virtually.
 const REFERENCE_RTT_S: f64 = 0.025;
 
-/// A window around its rest: x' = a·x + b·δp(t − R) + e·δR, δW = c·x.
+/// The linear dynamics of a window around its equilibrium: x' = a·x + b·δp(t − R) + e·δR, δW = c·x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Motion {
-    /// Whether packets leave as ACKs come: at W/R + W', and not at W/R.
+    /// True if packets are clocked by ACKs: they leave at the rate W/R + W' and not W/R.
     pub clocked: bool,
-    /// A row for each state.
+    /// The system matrix, a row for each state.
     pub a: Vec<Vec<f64>>,
+    /// The input vector of the probability.
     pub b: Vec<f64>,
+    /// The input vector of the round-trip time.
     pub e: Vec<f64>,
+    /// The output vector.
     pub c: Vec<f64>,
 }
 
 impl WindowLaw {
+    /// All window laws.
     pub const ALL: [WindowLaw; 5] = [
         WindowLaw::Reno,
         WindowLaw::IndependentReno,
@@ -86,7 +95,7 @@ impl WindowLaw {
         WindowLaw::Prague,
     ];
 
-    /// As designs name it.
+    /// Returns the name of the law in designs.
     pub const fn name(self) -> &'static str {
         match self {
             WindowLaw::Reno => "reno",
@@ -97,22 +106,23 @@ impl WindowLaw {
         }
     }
 
-    /// The law of this name.
+    /// Returns the law with this name; `None` if there is none.
     pub fn named(name: &str) -> Option<WindowLaw> {
         WindowLaw::ALL.into_iter().find(|law| law.name() == name)
     }
 
-    /// How the same sender answers drops: one that answers the share of marks halves its window for
-    /// a loss (RFC 8257 section 3.5).
+    /// Returns the response of the same sender to drops. Senders that respond to the fraction of
+    /// marks halve their window after a loss (RFC 8257 section 3.5).
     #[must_use]
     pub const fn on_drops(self) -> WindowLaw {
         match self {
             WindowLaw::Dctcp | WindowLaw::Prague => WindowLaw::Reno,
-            other => other,
+            law => law,
         }
     }
 
-    /// It keeps no smaller window. Prague's is a pace below two packets, down to 100 kbit/s.
+    /// Returns the sender's smallest window in packets. Prague paces windows below two packets,
+    /// down to 100 kbit/s.
     pub const fn least_pkts(self) -> f64 {
         match self {
             WindowLaw::Reno | WindowLaw::IndependentReno | WindowLaw::Prague => 0.0,
@@ -121,7 +131,7 @@ impl WindowLaw {
         }
     }
 
-    /// States of its motion.
+    /// Returns the number of states of the linear dynamics.
     pub const fn order(self) -> usize {
         match self {
             WindowLaw::Reno | WindowLaw::IndependentReno => 1,
@@ -130,19 +140,19 @@ impl WindowLaw {
         }
     }
 
-    /// W at rest.
+    /// Returns the equilibrium window W.
     pub fn window_pkts(self, p: f64, rtt_s: f64) -> f64 {
         match self {
             WindowLaw::Reno => (2.0 / p).sqrt(),
             WindowLaw::IndependentReno => (2.0 / SPREAD / p).sqrt(),
             WindowLaw::Cubic => {
-                let both = cubic_part(p, rtt_s).powi(cubic::BETWEEN)
-                    + friendly_part(p).powi(cubic::BETWEEN);
-                both.powf(1.0 / f64::from(cubic::BETWEEN))
+                let sum = cubic_part(p, rtt_s).powi(cubic::MEAN_EXPONENT)
+                    + friendly_part(p).powi(cubic::MEAN_EXPONENT);
+                sum.powf(1.0 / f64::from(cubic::MEAN_EXPONENT))
             }
             WindowLaw::Dctcp => 2.0 / p,
             WindowLaw::Prague => {
-                // x²/2 = (1 − p)(1 + x), with x = p·W·R_v/R.
+                // At equilibrium x²/2 = (1 − p)(1 + x), with x = p·W·R_v/R.
                 let u = (1.0 - p).max(1e-12);
                 let x = u + (u * u + 2.0 * u).sqrt();
                 x * rtt_s / virtual_s(rtt_s) / p
@@ -150,7 +160,7 @@ impl WindowLaw {
         }
     }
 
-    /// How the window moves around its rest.
+    /// Returns the linear dynamics around the equilibrium.
     pub fn motion(self, p: f64, rtt_s: f64) -> Motion {
         let w = self.window_pkts(p, rtt_s);
         match self {
@@ -166,7 +176,7 @@ impl WindowLaw {
     }
 }
 
-/// W' = 1/R − W²p/(square·R): pW² = square.
+/// Returns the dynamics of W' = 1/R − W²p/(square·R), for which pW² = square.
 fn reno_motion(square: f64, rtt_s: f64, w: f64) -> Motion {
     Motion {
         clocked: false,
@@ -177,38 +187,41 @@ fn reno_motion(square: f64, rtt_s: f64, w: f64) -> Motion {
     }
 }
 
+/// Returns the equilibrium window on the cubic curve.
 fn cubic_part(p: f64, rtt_s: f64) -> f64 {
     cubic::PLATEAU * (rtt_s / p).powf(0.75)
 }
 
+/// Returns the equilibrium window in the Reno-friendly region.
 fn friendly_part(p: f64) -> f64 {
-    let half = cubic::BEHIND_PKTS / 2.0;
+    let half = cubic::LAG_PKTS / 2.0;
     (cubic::FRIENDLY / p + half * half).sqrt() - half
 }
 
-/// How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region.
+/// Returns the fraction of CUBIC's mean window that is due to the cubic curve; the rest is due to
+/// the Reno-friendly region.
 pub fn cubic_share(p: f64, rtt_s: f64) -> f64 {
     let ratio = cubic_part(p, rtt_s) / friendly_part(p);
-    1.0 / (1.0 + ratio.powi(-cubic::BETWEEN))
+    1.0 / (1.0 + ratio.powi(-cubic::MEAN_EXPONENT))
 }
 
-/// Both regions beside each other, each with its share. A longer RTT acts as less p on the cubic,
-/// whose clock is not the round trip.
+/// Returns the dynamics of both regions in parallel, weighted by their fractions. On the cubic
+/// curve, which does not depend on the round-trip time, a longer RTT acts like a lower p.
 fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     let share = match cubic_share(p, rtt_s) {
-        share if share < cubic::SLIVER => 0.0,
-        share if share > 1.0 - cubic::SLIVER => 1.0,
+        share if share < cubic::NEGLIGIBLE => 0.0,
+        share if share > 1.0 - cubic::NEGLIGIBLE => 1.0,
         share => share,
     };
     let rate = w * p / rtt_s;
     let (f, slope) = (friendly_part(p), cubic::ALPHA / cubic::FRIENDLY / rtt_s);
     let [n0, n1, n2] = cubic::NUMERATOR.map(|n| -n * share * w);
     let [d0, d1, d2] = cubic::DENOMINATOR.map(|d| -d * rate);
-    let friendly = -slope * (f + cubic::BEHIND_PKTS) * w * (1.0 - share);
+    let friendly = -slope * (f + cubic::LAG_PKTS) * w * (1.0 - share);
     Motion {
         clocked: false,
         a: vec![
-            vec![-slope * (2.0 * f + cubic::BEHIND_PKTS) * p, 0.0, 0.0, 0.0],
+            vec![-slope * (2.0 * f + cubic::LAG_PKTS) * p, 0.0, 0.0, 0.0],
             vec![0.0, 0.0, rate, 0.0],
             vec![0.0, 0.0, 0.0, rate],
             vec![0.0, d0, d1, d2],
@@ -219,8 +232,8 @@ fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     }
 }
 
-/// A window with these slopes, by the window, the estimate α of the share of marks, p and R; and α,
-/// which follows the marks by rounds.
+/// Returns the dynamics of a window whose W' has these derivatives by W, α, p and R, with an
+/// estimate α of the fraction of marks that is updated every `round_s`.
 fn estimated_motion(by_w: f64, by_alpha: f64, by_p: f64, by_rtt: f64, round_s: f64) -> Motion {
     let g = ESTIMATE_GAIN / round_s;
     Motion {
@@ -232,10 +245,12 @@ fn estimated_motion(by_w: f64, by_alpha: f64, by_p: f64, by_rtt: f64, round_s: f
     }
 }
 
+/// Returns R_v, the virtual round-trip time of Prague.
 fn virtual_s(rtt_s: f64) -> f64 {
     rtt_s.max(REFERENCE_RTT_S)
 }
 
+/// Returns the dynamics of Prague.
 fn prague_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     let virtual_s = virtual_s(rtt_s);
     let x = p * w * virtual_s / rtt_s;
@@ -253,8 +268,9 @@ fn prague_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
         by_rtt,
         virtual_s,
     );
-    // In a short round trip W/R rests by p alone, so that nothing takes a queue back: it is an
-    // integral, which a lag of R more would make swing. The clock of ACKs has no such lag.
+    // With a short round-trip time, the equilibrium of W/R depends on p only, so the queue is a
+    // pure integrator. A further lag of R would make the loop oscillate, and ACK clocking has no
+    // such lag.
     Motion {
         clocked: rtt_s < virtual_s,
         ..motion

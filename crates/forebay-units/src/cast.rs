@@ -21,7 +21,8 @@ pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
 
-/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most `usize::MAX`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most
+/// `usize::MAX`.
 #[inline]
 #[must_use]
 pub const fn whole_usize(x: f64) -> usize {
@@ -64,10 +65,10 @@ mod tests {
 
     #[test]
     fn values_out_of_range_saturate() {
-        for (x, want) in [(-1.5, 0), (f64::NAN, 0), (0.999, 0), (7.9, 7)] {
-            assert_eq!(whole_u32(x), want, "{x}");
-            assert_eq!(whole_u64(x), u64::from(want), "{x}");
-            assert_eq!(u32::try_from(whole_usize(x)), Ok(want), "{x}");
+        for (x, expected) in [(-1.5, 0), (f64::NAN, 0), (0.999, 0), (7.9, 7)] {
+            assert_eq!(whole_u32(x), expected, "{x}");
+            assert_eq!(whole_u64(x), u64::from(expected), "{x}");
+            assert_eq!(u32::try_from(whole_usize(x)), Ok(expected), "{x}");
         }
         assert_eq!([-1.5, f64::NAN, 7.9].map(whole_i64), [-1, 0, 7]);
         assert_eq!(whole_i64(-1e30), i64::MIN);

@@ -31,14 +31,14 @@ mod tests {
     #[test]
     fn hashes_are_those_of_the_rfc() {
         // RFC 9923, appendix C.
-        for (bytes, want) in [
+        for (bytes, expected) in [
             ("", 0xcbf2_9ce4_8422_2325),
             ("a", 0xaf63_dc4c_8601_ec8c),
             ("foobar", 0x8594_4171_f739_67e8_u64),
         ] {
             let mut hash = Fnv1a::default();
             hash.write(bytes.bytes());
-            assert_eq!(hash.finish(), want, "{bytes:?}");
+            assert_eq!(hash.finish(), expected, "{bytes:?}");
         }
     }
 }

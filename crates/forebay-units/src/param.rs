@@ -1,12 +1,14 @@
 //! Parameters that are declared once.
 //!
-//! [`params!`](crate::params) expands a declaration to a struct, its defaults, its reader, and a table
-//! of [`ParamSpec`]s, from which help texts, reference pages, JSON Schema and error messages derive.
+//! [`params!`](crate::params) expands a declaration to a struct, its defaults, its reader, and a
+//! table of [`ParamSpec`]s, from which help texts, reference pages, JSON Schema and error messages
+//! derive.
 
 use crate::cast::exact_i64;
 use crate::{Bytes, Packets, Rate, SetPoint, Span};
 
-/// The value of a parameter as written in a scenario, before it is converted to the parameter's type.
+/// The value of a parameter as written in a scenario, before it is converted to the parameter's
+/// type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// True or false.
@@ -123,8 +125,8 @@ pub enum Shape {
 pub trait ParamType: Sized {
     /// The notation of a value.
     const SHAPE: Shape;
-    /// The base unit of the range: "s", "bit/s", "B" or "p"; "" for a dimensionless number, a flag or
-    /// a text.
+    /// The base unit of the range: "s", "bit/s", "B" or "p"; "" for a dimensionless number, a flag
+    /// or a text.
     const UNIT: &'static str = "";
     /// A description of the values that are allowed, for error messages.
     const ALLOWED: &'static str;
@@ -451,8 +453,8 @@ pub fn no_goals(goals: &[(String, Value)]) -> Result<(), ParamError> {
     })
 }
 
-/// Returns the error for a key that is not among the `declared` ones, with the most similar one as a
-/// suggestion.
+/// Returns the error for a key that is not among the `declared` ones, with the most similar one as
+/// a suggestion.
 pub fn unknown_key<'a>(key: &str, declared: impl Iterator<Item = &'a str>) -> ParamError {
     let declared: Vec<&str> = declared.collect();
     let allowed = match nearest(key, &declared) {

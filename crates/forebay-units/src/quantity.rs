@@ -42,9 +42,9 @@ impl Time {
     pub const ZERO: Time = Time(0);
     /// The latest instant, after about 584 years.
     pub const MAX: Time = Time(u64::MAX);
-    /// A deadline that is never reached. It is later than every other, so that the earliest of several
-    /// deadlines is their minimum. An `Option` would take twice the space, and its `None` is the
-    /// smallest value.
+    /// A deadline that is never reached. It is later than every other, so that the earliest of
+    /// several deadlines is their minimum. An `Option` would take twice the space, and its `None`
+    /// is the smallest value.
     pub const NEVER: Time = Time::MAX;
 
     /// Returns the instant `ns` nanoseconds after the start of the run.
@@ -256,8 +256,9 @@ impl Rate {
     pub fn packets_per_sec(self, packet: Bytes) -> f64 {
         self.0 as f64 / (8.0 * packet.0 as f64)
     }
-    /// Returns the time to send `bytes`, rounded down to a nanosecond, and the remainder of rounding in
-    /// units of 1/rate ns. Passing the remainder to the next call keeps the long-run rate exact.
+    /// Returns the time to send `bytes`, rounded down to a nanosecond, and the remainder of
+    /// rounding in units of 1/rate ns. Passing the remainder to the next call keeps the long-run
+    /// rate exact.
     ///
     /// # Panics
     /// If the rate is zero.
@@ -280,7 +281,8 @@ impl Rate {
     }
 }
 
-/// The error of a text that is not a quantity of the expected kind: a description of those that are.
+/// The error of a text that is not a quantity of the expected kind: a description of those that
+/// are.
 pub type Allowed = String;
 
 /// Names of units, each with its size.
@@ -321,7 +323,8 @@ const SIZES: UnitNames = &[
 /// Units of queue lengths, in packets.
 const QUEUES: UnitNames = &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)];
 
-/// All units: the base unit, the factor from the sizes of the names to the base unit, and the names.
+/// All units: the base unit, the factor from the sizes of the names to the base unit, and the
+/// names.
 const UNITS: &[(&str, f64, UnitNames)] = &[
     ("s", 1e-9, TIMES),
     ("bit/s", 1.0, RATES),
@@ -329,8 +332,8 @@ const UNITS: &[(&str, f64, UnitNames)] = &[
     ("p", 1.0, QUEUES),
 ];
 
-/// Returns the base unit ("s", "bit/s", "B" or "p") of the unit with this name, and the size of the unit
-/// in it; `None` if there is no such unit.
+/// Returns the base unit ("s", "bit/s", "B" or "p") of the unit with this name, and the size of the
+/// unit in it; `None` if there is no such unit.
 pub fn unit(name: &str) -> Option<(&'static str, f64)> {
     UNITS.iter().find_map(|(base, scale, names)| {
         let (_, size) = names.iter().find(|(other, _)| *other == name)?;
@@ -346,8 +349,8 @@ pub fn unit_names(base: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`; `None` if the text does not start with a number. The
-/// unit need not exist, and is empty for a plain number.
+/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`; `None` if the text does not start with a number.
+/// The unit need not exist, and is empty for a plain number.
 pub fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     // 'e' may be an exponent ("1e3p") or the start of a unit: the number is the longest prefix that
@@ -372,7 +375,8 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number * scale)
 }
 
-/// Rounds to an integer of at most 2^63, so that the sum of two does not overflow; `None` out of range.
+/// Rounds to an integer of at most 2^63, so that the sum of two does not overflow; `None` out of
+/// range.
 fn whole(x: f64) -> Option<u64> {
     (0.0..=9.2e18).contains(&x).then(|| whole_u64(x.round()))
 }
@@ -463,8 +467,8 @@ impl SetPoint {
         }
     }
 
-    /// Returns the set-point in packets at a link that sends `pkts_per_s`. A delay d is a queue of d·C
-    /// packets, which the link sends while a packet waits.
+    /// Returns the set-point in packets at a link that sends `pkts_per_s`. A delay d is a queue of
+    /// d·C packets, which the link sends while a packet waits.
     pub fn pkts_at(self, pkts_per_s: f64) -> f64 {
         match self {
             SetPoint::Packets(packets) => packets,

@@ -45,7 +45,8 @@ impl<T: Copy> Ring<T> {
         self.slots.get(at)
     }
 
-    /// Returns the first values that are contiguous in memory: at least one, unless the queue is empty.
+    /// Returns the first values that are contiguous in memory: at least one, unless the queue is
+    /// empty.
     #[inline(always)]
     pub fn front(&self) -> &[T] {
         let first = self.popped & self.slots.len().wrapping_sub(1);
@@ -85,8 +86,8 @@ impl<T: Copy> Ring<T> {
         last
     }
 
-    /// Removes and returns the value at `position`, counted from the first. The values before it move
-    /// by one slot.
+    /// Removes and returns the value at `position`, counted from the first. The values before it
+    /// move by one slot.
     pub fn remove(&mut self, position: usize) -> Option<T> {
         let value = *self.get(position)?;
         let mask = self.slots.len().wrapping_sub(1);
@@ -117,32 +118,35 @@ mod tests {
 
     #[test]
     fn values_are_popped_in_the_order_in_which_they_were_pushed() {
-        let (mut ring, mut want) = (Ring::new(), VecDeque::new());
+        let (mut ring, mut expected) = (Ring::new(), VecDeque::new());
         for i in 0..1000u32 {
             ring.push(i);
-            want.push_back(i);
+            expected.push_back(i);
             // The ring wraps many times between two growths.
             for _ in 0..(i % 3).min(i % 2 + i / 900) {
-                assert_eq!(ring.get(0).copied(), want.pop_front());
+                assert_eq!(ring.get(0).copied(), expected.pop_front());
                 ring.pop();
             }
             if i % 97 == 0 {
-                assert_eq!(ring.pop_last(), want.pop_back());
+                assert_eq!(ring.pop_last(), expected.pop_back());
             }
             if i % 41 == 0 {
-                assert_eq!(ring.remove(5), want.remove(5));
+                assert_eq!(ring.remove(5), expected.remove(5));
             }
-            assert_eq!(ring.get(7), want.get(7));
+            assert_eq!(ring.get(7), expected.get(7));
             let front = ring.front();
-            assert_eq!(front.is_empty(), want.is_empty());
-            assert!(front.iter().eq(want.iter().take(front.len())));
+            assert_eq!(front.is_empty(), expected.is_empty());
+            assert!(front.iter().eq(expected.iter().take(front.len())));
             if i % 53 == 0 {
-                want.drain(..front.len());
+                expected.drain(..front.len());
                 ring.pop_front(front.len());
             }
-            assert_eq!((ring.len(), ring.is_empty()), (want.len(), want.is_empty()));
+            assert_eq!(
+                (ring.len(), ring.is_empty()),
+                (expected.len(), expected.is_empty())
+            );
         }
-        while let Some(value) = want.pop_front() {
+        while let Some(value) = expected.pop_front() {
             assert_eq!(ring.get(0), Some(&value));
             ring.pop();
         }

@@ -1,5 +1,5 @@
-//! Seeded random streams, one per component. The draws of a component do not affect those of others,
-//! so that runs under different laws share their random numbers.
+//! Seeded random streams, one per component. The draws of a component do not affect those of
+//! others, so that runs under different laws share their random numbers.
 
 use crate::Fnv1a;
 
@@ -76,9 +76,9 @@ mod tests {
     fn the_output_is_that_of_the_reference_implementation() {
         // The first outputs of the authors' xoshiro256plusplus.c for the state 1, 2, 3, 4.
         let mut rng = Rng { s: [1, 2, 3, 4] };
-        let got: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
+        let actual: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
         assert_eq!(
-            got,
+            actual,
             [41943041, 58720359, 3588806011781223, 3591011842654386]
         );
     }

@@ -12,9 +12,9 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Ends the run by unwinding to the function that started it, which catches the reason. The hooks
-    /// of a law return no `Result`, because registered laws never fail and packets should not pay for
-    /// the check.
+    /// Ends the run by unwinding to the function that started it, which catches the reason. The
+    /// hooks of a law return no `Result`, because registered laws never fail and packets should not
+    /// pay for the check.
     pub fn now(self) -> ! {
         // Unlike `panic_any`, this does not call the panic hook, which would print a message.
         resume_unwind(Box::new(self))

@@ -38,8 +38,8 @@ params! {
     /// A law judges each queue. The queues share the buffer: an arrival that overfills it has
     /// packets dropped from the head of the longest queue.
     pub struct CakeParams {
-        /// Rate of its own shaper; 0bit/s leaves the pace to the link, and a queue's turn is that of a
-        /// shaper of the link's rate.
+        /// Rate of its own shaper; 0bit/s leaves the pace to the link, and a queue's turn is that
+        /// of a shaper of the link's rate.
         bandwidth: Rate = Rate::from_bps(0), 0.0 => 1e13;
         /// Tins by DSCP, best effort, background, video and voice: "diffserv3" without video,
         /// "diffserv4" with it; "precedence" has eight, "besteffort" one.
@@ -60,8 +60,8 @@ params! {
         ack_filter: AckFilter = AckFilter::Off;
         /// Clear the DSCP of each packet once it has chosen the tin. In simulations.
         wash: bool = false;
-        /// Packets that the queues hold together, as `memlimit` of Linux's cake has it; 0p takes the
-        /// buffer of the link.
+        /// Packets that the queues hold together, as `memlimit` of Linux's cake has it; 0p takes
+        /// the buffer of the link.
         limit: Packets = Packets(0.0), 0.0 => 1e9;
     }
 }

@@ -1,7 +1,7 @@
-//! The dual queue with coupled AQM (RFC 9332): scalable traffic has a queue of its own. It is marked
-//! by a step in the sojourn time, and in proportion to the square root of the classic queue's signal
-//! probability, so that flows of both kinds get similar rates. Details follow RFC 9332 appendix A,
-//! and Linux's net/sched/sch_dualpi2.c where the RFC leaves a choice.
+//! The dual queue with coupled AQM (RFC 9332): scalable traffic has a queue of its own. It is
+//! marked by a step in the sojourn time, and in proportion to the square root of the classic
+//! queue's signal probability, so that flows of both kinds get similar rates. Details follow RFC
+//! 9332 appendix A, and Linux's net/sched/sch_dualpi2.c where the RFC leaves a choice.
 
 use std::collections::VecDeque;
 
@@ -88,8 +88,8 @@ impl DualPi2Params {
         (2.0 * self.classic_share - 1.0) * site.packet.0 as f64
     }
 
-    /// Returns the marking probability that the low latency queue's own sojourn time asks for: p'_L of
-    /// RFC 9332 appendix A.1.
+    /// Returns the marking probability that the low latency queue's own sojourn time asks for: p'_L
+    /// of RFC 9332 appendix A.1.
     fn native(&self, sojourn: Span) -> f64 {
         let over_s = sojourn.as_secs_f64() - self.step.as_secs_f64();
         if over_s <= 0.0 {
@@ -125,8 +125,8 @@ struct DualPi2<P> {
 }
 
 impl<P: Packet + Send> DualPi2<P> {
-    /// Returns the coupled marking probability of the low latency queue, p_CL = k p', where p' is the
-    /// square root of the classic law's probability (RFC 9332 eq. (1) and (2)).
+    /// Returns the coupled marking probability of the low latency queue, p_CL = k p', where p' is
+    /// the square root of the classic law's probability (RFC 9332 eq. (1) and (2)).
     fn coupled(&self) -> f64 {
         self.params.coupling * self.classic.intensity().unwrap_or(0.0).max(0.0).sqrt()
     }
@@ -174,8 +174,8 @@ impl<P: Packet + Send> DualPi2<P> {
         Some(packet)
     }
 
-    /// Removes the oldest packet of the low latency queue. Returns `None` if it was dropped, or if the
-    /// queue is empty.
+    /// Removes the oldest packet of the low latency queue. Returns `None` if it was dropped, or if
+    /// the queue is empty.
     fn take_low(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
         let waiting = self.low.pop_front()?;
         let since = waiting.since;
@@ -234,7 +234,8 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
                 }
                 (low, _) => {
                     self.see_other_queue();
-                    // In overload the classic queue drops instead of marking (RFC 9332 section 4.2.3).
+                    // In overload the classic queue drops instead of marking (RFC 9332 section
+                    // 4.2.3).
                     let overload = self.params.drop_overload && self.coupled() > 1.0;
                     self.classic.set_ecn(self.site.ecn && !overload);
                     let change = if low { share - 1.0 } else { 0.0 };

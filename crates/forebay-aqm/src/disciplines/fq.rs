@@ -1,5 +1,5 @@
-//! Flow queueing: every flow has a queue, queues are served by deficit round robin, and sparse flows
-//! go first (DRR++; RFC 8290). Each queue has a law of its own, of any kind.
+//! Flow queueing: every flow has a queue, queues are served by deficit round robin, and sparse
+//! flows go first (DRR++; RFC 8290). Each queue has a law of its own, of any kind.
 
 use std::collections::VecDeque;
 
@@ -25,8 +25,8 @@ params! {
         /// Most packets dropped at once where the buffer is full, up to half of the longest queue
         /// (RFC 8290, section 4.1.2). Under PIE the arrival is dropped, as in Linux.
         drop_batch: u32 = 64, 1.0 => 1e6;
-        /// Packets that the queues hold together, as `limit` of Linux's fq_codel has it; 0p takes the
-        /// buffer of the link.
+        /// Packets that the queues hold together, as `limit` of Linux's fq_codel has it; 0p takes
+        /// the buffer of the link.
         limit: Packets = Packets(0.0), 0.0 => 1e9;
     }
 }
@@ -162,8 +162,8 @@ impl<P: Packet + Send> Fq<P> {
             .expect("a queue in a list exists")
     }
 
-    /// Drops packets from the head of the queue with the most bytes: half of its bytes, but at most a
-    /// batch of packets (RFC 8290 section 4.1.2), and at least one packet even if packets have no
+    /// Drops packets from the head of the queue with the most bytes: half of its bytes, but at most
+    /// a batch of packets (RFC 8290 section 4.1.2), and at least one packet even if packets have no
     /// bytes. The queue's law is informed.
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
         let open = self.queues.iter().enumerate();

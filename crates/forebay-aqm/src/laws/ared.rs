@@ -30,7 +30,8 @@ pub const LAW: LawSpec = LawSpec::of::<AredParams>(
 .with_search(AredParams::search);
 
 params! {
-    /// Adaptive RED. If a threshold, w_q or bottom is zero, its value is derived from the link's rate.
+    /// Adaptive RED. If a threshold, w_q or bottom is zero, its value is derived from the link's
+    /// rate.
     pub struct AredParams {
         /// Queuing delay from which the thresholds are derived.
         target_delay: Span = Span::from_millis(5), 1e-6 => 60.0;
@@ -43,7 +44,8 @@ params! {
         max_p: f64 = 0.1, 1e-12 => 1.0;
         /// Weight of an arrival in the average. Zero: 1 − exp(−1/C), a time constant of 1 s.
         w_q: f64 = 0.0, 0.0 => 1.0;
-        /// Largest increase of max_p in one step; an increase is never more than a quarter of max_p.
+        /// Largest increase of max_p in one step; an increase is never more than a quarter of
+        /// max_p.
         alpha: f64 = 0.01, 0.0 => 1.0;
         /// Factor by which max_p is decreased.
         beta: f64 = 0.9, 1e-3 => 1.0;
@@ -51,16 +53,16 @@ params! {
         interval: Span = Span::from_millis(500), 1e-6 => 60.0;
         /// Value of max_p above which adaptation does not increase it.
         top: f64 = 0.5, 1e-12 => 1.0;
-        /// Value of max_p below which adaptation does not decrease it. Zero: 0.01, or 80 kbit/s over
-        /// the rate if that is less.
+        /// Value of max_p below which adaptation does not decrease it. Zero: 0.01, or 80 kbit/s
+        /// over the rate if that is less.
         bottom: f64 = 0.0, 0.0 => 1.0;
         /// Above max_th, let the probability rise linearly to 1 at twice max_th. The slope there is
         /// that of the initial max_p, as in ns-2.35, which can trap the average above max_th.
         gentle: bool = true;
         /// Space signals by at least 1/p packets.
         wait: bool = true;
-        /// Mark ECN-capable packets even above max_th (twice max_th if gentle), where otherwise every
-        /// packet is dropped.
+        /// Mark ECN-capable packets even above max_th (twice max_th if gentle), where otherwise
+        /// every packet is dropped.
         mark_above: bool = false;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
@@ -204,9 +206,9 @@ impl ConfiguredLaw for AredParams {
 }
 
 impl LinearLaw for AredParams {
-    /// RED with the initial max_p, if the equilibrium is in the middle fifth of the range. Otherwise
-    /// adaptation moves max_p until the equilibrium is at the nearer edge of that fifth, or max_p
-    /// reaches a bound. Adaptation is too slow to matter for the loop.
+    /// RED with the initial max_p, if the equilibrium is in the middle fifth of the range.
+    /// Otherwise adaptation moves max_p until the equilibrium is at the nearer edge of that fifth,
+    /// or max_p reaches a bound. Adaptation is too slow to matter for the loop.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let mut red = self.red(site);
         let (start, p_b) = (
@@ -303,10 +305,10 @@ impl Tuner<Red> for Adaptation {
         false
     }
 
-    /// ns-2.35 adapts at arrivals, and measures the interval from the last change, not from the last
-    /// check: after a period within the band, the first change is immediate. It adapts just before it
-    /// judges the arrival, and this implementation just after: one packet per interval sees the older
-    /// max_p.
+    /// ns-2.35 adapts at arrivals, and measures the interval from the last change, not from the
+    /// last check: after a period within the band, the first change is immediate. It adapts just
+    /// before it judges the arrival, and this implementation just after: one packet per interval
+    /// sees the older max_p.
     fn arrival(&mut self, now: Time, red: &mut Red) {
         if now <= self.last_change + self.interval {
             return;

@@ -1,5 +1,6 @@
-//! AVQ of Kunniyur and Srikant: packets that would overflow a virtual queue with a lower capacity are
-//! signalled. The law adapts the virtual capacity so that arrivals reach the desired utilisation.
+//! AVQ of Kunniyur and Srikant: packets that would overflow a virtual queue with a lower capacity
+//! are signalled. The law adapts the virtual capacity so that arrivals reach the desired
+//! utilisation.
 
 use std::f64::consts::PI;
 
@@ -43,8 +44,8 @@ params! {
     }
 }
 
-/// The fluid model of TCP under AVQ (e-avq eq. 18 with C̃' = −α·δλ). It is a model of rates, without a
-/// queue: δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), with K2 = K12.
+/// The fluid model of TCP under AVQ (e-avq eq. 18 with C̃' = −α·δλ). It is a model of rates,
+/// without a queue: δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), with K2 = K12.
 #[derive(Clone, Copy, Debug)]
 pub struct RateModel {
     /// K11, in 1/s.
@@ -64,8 +65,9 @@ impl RateModel {
     }
 }
 
-/// Returns the smallest α at which the loop oscillates: where s² + K11·s + (K12·s + α·K2)e^{−sd} has
-/// a root jω. Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin ωd.
+/// Returns the smallest α at which the loop oscillates: where s² + K11·s + (K12·s + α·K2)e^{−sd}
+/// has a root jω. Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin
+/// ωd.
 ///
 /// `None` if the loop oscillates with every α. The marking of a virtual queue of constant capacity
 /// alone, with the slope of e-avq eq. (4), is too steep for windows above about 2.8 packets. Katabi
@@ -236,13 +238,13 @@ mod tests {
             probed(&*law, "virtual_capacity_bps") / 8.0
         };
         // C = 3.75e6 bytes/s, so C̃ starts at 3e6. In 1 ms γC amounts to 3675 bytes.
-        let mut want = 3e6 + 0.15 * (3675.0 - 1000.0);
-        assert!((arrive(1000, 1000) - want).abs() < 1e-6);
-        want += 0.15 * (3675.0 - 8000.0);
-        assert!((arrive(2000, 8000) - want).abs() < 1e-6);
+        let mut expected = 3e6 + 0.15 * (3675.0 - 1000.0);
+        assert!((arrive(1000, 1000) - expected).abs() < 1e-6);
+        expected += 0.15 * (3675.0 - 8000.0);
+        assert!((arrive(2000, 8000) - expected).abs() < 1e-6);
         // Each second without arrivals adds α·γ·C·1 s = 551 250; after two, C̃ is limited to C.
-        want += 0.15 * (3.675e6 - 1000.0);
-        assert!((arrive(1_002_000, 1000) - want).abs() < 1e-6);
+        expected += 0.15 * (3.675e6 - 1000.0);
+        assert!((arrive(1_002_000, 1000) - expected).abs() < 1e-6);
         assert_eq!(arrive(2_002_000, 1000), 3.75e6);
     }
 

@@ -1,5 +1,5 @@
-//! COBALT, the law of CAKE: CoDel whose count decreases step by step instead of being reset, and BLUE
-//! against unresponsive flows.
+//! COBALT, the law of CAKE: CoDel whose count decreases step by step instead of being reset, and
+//! BLUE against unresponsive flows.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search};
@@ -35,15 +35,17 @@ pub const CAKE: LawSpec = LAW
 params! {
     /// COBALT's parameters.
     pub struct CobaltParams {
-        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at the
-        /// link's rate. The delay is raised to at least 1.5 transmission times of a usual packet.
+        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at
+        /// the link's rate. The delay is raised to at least 1.5 transmission times of a usual
+        /// packet.
         target: SetPoint = SetPoint::Delay(Span::from_millis(5)), 0.0 => 1e9;
         /// Time for which the delay may stay above the target before the first signal: about the
         /// longest usual round-trip time.
         interval: Span = Span::from_millis(100), 1e-6 => 60.0;
         /// Increase of BLUE's drop probability at an overflow, at most once per target time.
         increment: f64 = 0.003_906_25, 0.0 => 1.0;
-        /// Decrease of BLUE's drop probability when the queue is empty, at most once per target time.
+        /// Decrease of BLUE's drop probability when the queue is empty, at most once per target
+        /// time.
         decrement: f64 = 0.000_244_140_625, 0.0 => 1.0;
     }
 }
@@ -94,8 +96,8 @@ impl ConfiguredLaw for CobaltParams {
 }
 
 impl LinuxQdisc for CobaltParams {
-    /// tc-cake(8) has one keyword for both times: the interval is `rtt`, and the target a twentieth of
-    /// it.
+    /// tc-cake(8) has one keyword for both times: the interval is `rtt`, and the target a twentieth
+    /// of it.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "cake" {
             return Ok(None);
@@ -362,7 +364,8 @@ mod tests {
     use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
-    /// The kernel's functions `cobalt_*`, transcribed line by line: signed time and 32-bit fractions.
+    /// The kernel's functions `cobalt_*`, transcribed line by line: signed time and 32-bit
+    /// fractions.
     #[derive(Default)]
     struct Kernel {
         interval: i64,
@@ -478,8 +481,8 @@ mod tests {
         }
     }
 
-    /// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random numbers.
-    /// Returns the number of CoDel's signals, and the highest probability of BLUE.
+    /// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random
+    /// numbers. Returns the number of CoDel's signals, and the highest probability of BLUE.
     fn side_by_side(seed: u64, phases: &[Phase], limit: usize) -> (usize, f64) {
         let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
         // A packet of 1000 bytes at 30 Mbit/s.
@@ -512,23 +515,23 @@ mod tests {
                         ..packet(bytes)
                     };
                     let mut rng_copy = rng.clone();
-                    let got = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
+                    let actual = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
                     let (drop, marked) =
                         kernel.should_drop(at, at - arrived as i64, ect, &mut rng_copy);
                     // "Last packet in queue may be marked, shouldn't be dropped."
                     let drop = drop && !queue.is_empty();
-                    let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
+                    let drops = actual == Verdict::Drop || (actual == Verdict::Signal && !ect);
                     assert_eq!(drops, drop, "at {now_ns} ns");
-                    let spared = queue.is_empty() && got == Verdict::Pass;
+                    let spared = queue.is_empty() && actual == Verdict::Pass;
                     if !(drop || spared) {
-                        assert_eq!(got == Verdict::Signal, marked, "at {now_ns} ns");
+                        assert_eq!(actual == Verdict::Signal, marked, "at {now_ns} ns");
                     }
                     assert_eq!(probed(&*law, "count"), f64::from(kernel.count));
                     assert_eq!(
                         probed(&*law, "p"),
                         f64::from(kernel.p_drop) / 2.0f64.powi(32)
                     );
-                    signals += usize::from(got == Verdict::Signal);
+                    signals += usize::from(actual == Verdict::Signal);
                     most_blue = most_blue.max(probed(&*law, "p"));
                     if !drop {
                         break;

@@ -1,5 +1,5 @@
-//! CoDel of Nichols, Jacobson, McGregor and Iyengar: once packets have waited longer than the target
-//! for an interval, it signals at departures, at an increasing rate.
+//! CoDel of Nichols, Jacobson, McGregor and Iyengar: once packets have waited longer than the
+//! target for an interval, it signals at departures, at an increasing rate.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search, Settings};
@@ -43,16 +43,17 @@ words! {
 params! {
     /// CoDel's parameters.
     pub struct CodelParams {
-        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at the
-        /// link's rate; 5 to 10 % of the interval (RFC 8289 section 4.4).
+        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at
+        /// the link's rate; 5 to 10 % of the interval (RFC 8289 section 4.4).
         target: SetPoint = SetPoint::Delay(Span::from_millis(5)), 0.0 => 1e9;
         /// Time for which the delay may stay above the target before the first signal: about the
         /// longest usual round-trip time (RFC 8289 section 4.3).
         interval: Span = Span::from_millis(100), 1e-6 => 60.0;
-        /// A packet is not signalled if at most this backlog is behind it. 0B: one of the link's usual
-        /// packets.
+        /// A packet is not signalled if at most this backlog is behind it. 0B: one of the link's
+        /// usual packets.
         least_backlog: Bytes = Bytes(0), 0.0 => 1e9;
-        /// Delay above which every ECN-capable packet is marked in addition, as Linux can. 0s: none.
+        /// Delay above which every ECN-capable packet is marked in addition, as Linux can. 0s:
+        /// none.
         ce_threshold: Span = Span::ZERO, 0.0 => 60.0;
         /// "fixed" counts time in ticks of 1024 ns and computes 1/√count by Newton's method in 16
         /// bits, as Linux does; "exact" is RFC 8289's pseudocode in nanoseconds.
@@ -216,8 +217,8 @@ struct Codel {
     last_drop: Option<LastDrop>,
 }
 
-/// The largest number of drops in one departure, after which Linux schedules the next signal from now
-/// (`codel_dequeue`).
+/// The largest number of drops in one departure, after which Linux schedules the next signal from
+/// now (`codel_dequeue`).
 const MAX_DROPS: u32 = 256;
 
 impl Codel {
@@ -266,8 +267,8 @@ impl Codel {
         self.inverse_root = (next >> 16) as u16;
     }
 
-    /// Enters the signalling state. The count continues from the last signalling state if that ended
-    /// recently (RFC 8289 section 5.5, which adopts this from Linux).
+    /// Enters the signalling state. The count continues from the last signalling state if that
+    /// ended recently (RFC 8289 section 5.5, which adopts this from Linux).
     fn begin(&mut self, t: u64) {
         self.signalling = true;
         let since_last = self.count.wrapping_sub(self.last_count);
@@ -282,8 +283,8 @@ impl Codel {
         self.next = self.control_law(t);
     }
 
-    /// Signals once more. After a drop, the next packet of the same departure is judged; a mark ends
-    /// the departure.
+    /// Signals once more. After a drop, the next packet of the same departure is judged; a mark
+    /// ends the departure.
     fn signal_again(&mut self, now: Time, p: &PacketMeta, drops: u32) -> Verdict {
         let drops = drops + 1;
         if self.arithmetic == Arithmetic::Fixed && drops > MAX_DROPS {
@@ -418,7 +419,8 @@ mod tests {
         ect: bool,
     }
 
-    /// The numbers of the dropped packets, and of the packet that was sent with whether it is marked.
+    /// The numbers of the dropped packets, and of the packet that was sent with whether it is
+    /// marked.
     type Served = (Vec<usize>, Option<(usize, bool)>);
 
     fn after(a: u32, b: u32) -> bool {
@@ -565,8 +567,8 @@ mod tests {
         (dropped, None)
     }
 
-    /// Serves the same arrivals at the same times with the law and with the kernel's code. Returns the
-    /// number of signals.
+    /// Serves the same arrivals at the same times with the law and with the kernel's code. Returns
+    /// the number of signals.
     fn side_by_side(seed: u64, phases: &[Phase], ce_threshold: Span) -> usize {
         let params = CodelParams {
             least_backlog: Bytes(1500),
@@ -597,10 +599,11 @@ mod tests {
                     }
                 }
                 Event::Service => {
-                    let got = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
-                    let want = kernel.dequeue(&mut kernel_queue, now_ns);
-                    assert_eq!(got, want, "at {now_ns} ns");
-                    signals += got.0.len() + usize::from(got.1.is_some_and(|(_, marked)| marked));
+                    let actual = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
+                    let expected = kernel.dequeue(&mut kernel_queue, now_ns);
+                    assert_eq!(actual, expected, "at {now_ns} ns");
+                    signals +=
+                        actual.0.len() + usize::from(actual.1.is_some_and(|(_, marked)| marked));
                     let mut count = 0.0;
                     law.probe(&mut |key, value| {
                         if key == "count" {
@@ -635,8 +638,8 @@ mod tests {
         assert!(side_by_side(1, &phases, Span::ZERO) > 500);
     }
 
-    /// Returns the times of the signals, in ms, when every 1 ms a packet that waited `delay_ms` leaves
-    /// a long queue.
+    /// Returns the times of the signals, in ms, when every 1 ms a packet that waited `delay_ms`
+    /// leaves a long queue.
     fn signal_times(params: &CodelParams, delay_ms: u64, until_ms: u64) -> Vec<u64> {
         let mut law = params.build(&site(), 0).unwrap();
         let p = PacketMeta {
@@ -659,18 +662,23 @@ mod tests {
             ..CodelParams::defaults()
         };
         // The first signal after an interval, the next 100/√1, 100/√2, 100/√3, … ms later.
-        let mut want = vec![1100];
+        let mut expected = vec![1100];
         let mut due = 1100.0;
         for count in 1..20 {
             due += 100.0 / f64::from(count).sqrt();
-            want.push(due.ceil() as u64);
+            expected.push(due.ceil() as u64);
         }
-        let got = signal_times(&exact, 6, 3000);
-        assert_eq!(got[..20], want[..]);
+        let actual = signal_times(&exact, 6, 3000);
+        assert_eq!(actual[..20], expected[..]);
         // One step of Newton's method from 1 gives 1/2 for 1/√2, so that signal is 20 ms early; the
         // offset remains.
         let fixed = signal_times(&CodelParams::defaults(), 6, 3000);
-        let early: Vec<u64> = got.iter().zip(&fixed).skip(2).map(|(e, f)| e - f).collect();
+        let early: Vec<u64> = actual
+            .iter()
+            .zip(&fixed)
+            .skip(2)
+            .map(|(e, f)| e - f)
+            .collect();
         assert!(early.iter().all(|ms| (15..30).contains(ms)), "{early:?}");
     }
 

@@ -44,9 +44,9 @@ params! {
         /// Learning rate of the gain.
         eta_4: f64 = 1e-18, 0.0 => 1.0;
         /// Time over which the arrival rate is measured; the neuron acts at the first arrival after
-        /// it. Zero: it acts at every arrival, with the rate of one gap. The paper does not give this
-        /// time. A step moves C̃ by about twice the error, so the time must be long compared with
-        /// TCP's response.
+        /// it. Zero: it acts at every arrival, with the rate of one gap. The paper does not give
+        /// this time. A step moves C̃ by about twice the error, so the time must be long compared
+        /// with TCP's response.
         window: Span = Span::from_secs(1), 0.0 => 60.0;
         /// Initial virtual capacity, as a fraction of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
@@ -130,8 +130,8 @@ impl Law for EAvq {
 
 impl FluidLaw for EAvq {}
 
-/// The PID neuron after its last step: the values that the paper writes with index k while it computes
-/// those at t.
+/// The PID neuron after its last step: the values that the paper writes with index k while it
+/// computes those at t.
 struct Neuron {
     weights: [f64; 3],
     gain: f64,
@@ -170,8 +170,8 @@ impl Neuron {
         })
     }
 
-    /// Returns the change of the virtual capacity for this error. `capacity` is C̃(k), the result of
-    /// the last step after limiting.
+    /// Returns the change of the virtual capacity for this error. `capacity` is C̃(k), the result
+    /// of the last step after limiting.
     fn step(&mut self, error: f64, capacity: f64) -> f64 {
         let dot = |w: [f64; 3], x: [f64; 3]| w[0] * x[0] + w[1] * x[1] + w[2] * x[2];
         let [error_1, change_1, _] = self.inputs;
@@ -216,10 +216,10 @@ mod tests {
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::Params;
 
-    fn assert_close(got: f64, want: f64) {
+    fn assert_close(actual: f64, expected: f64) {
         assert!(
-            (got - want).abs() < 1e-9 * want.abs().max(1.0),
-            "{got} {want}"
+            (actual - expected).abs() < 1e-9 * expected.abs().max(1.0),
+            "{actual} {expected}"
         );
     }
 
@@ -274,8 +274,8 @@ mod tests {
         }
         // λ = 3000 bytes in 1 ms; e = 3.675e6 − 3e6, and the first step is 2·e.
         assert_close(probed(&*law, "arrival_bps"), 24e6);
-        let want = 8.0 * (0.75e6 + 2.0 * 0.675e6);
-        assert_close(probed(&*law, "virtual_capacity_bps"), want);
+        let expected = 8.0 * (0.75e6 + 2.0 * 0.675e6);
+        assert_close(probed(&*law, "virtual_capacity_bps"), expected);
     }
 
     #[test]
@@ -284,11 +284,11 @@ mod tests {
         params.window = Span::ZERO;
         let mut law = params.build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
-        for (us, want) in [(0, 0.0), (500, 4e6), (1500, 1e6)] {
+        for (us, expected) in [(0, 0.0), (500, 4e6), (1500, 1e6)] {
             let now = Time::ZERO + Span::from_micros(us);
             law.on_enqueue(now, &view(0), &packet(1000), &mut rng);
             // The first arrival is at time zero, so two packets count for the first gap.
-            assert_close(probed(&*law, "arrival_bps"), 8.0 * want);
+            assert_close(probed(&*law, "arrival_bps"), 8.0 * expected);
         }
     }
 

@@ -192,8 +192,9 @@ impl LinearLaw for PdRedParams {
         })
     }
 
-    /// The paper has no design rule. Here, RED's slope and the controller's path form a PI controller
-    /// of the average and get PI's gains. The average is made at least ten times as fast as the loop.
+    /// The paper has no design rule. Here, RED's slope and the controller's path form a PI
+    /// controller of the average and get PI's gains. The average is made at least ten times as fast
+    /// as the loop.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
@@ -333,14 +334,14 @@ mod tests {
             probed(&*law, "max_p")
         };
         // B = 800; errors of 200, 200 and −100 packets are 0.25, 0.25 and −0.125.
-        let mut want = 0.01 + 0.001 * 0.25 + 0.05 * 0.25;
-        assert!((sample(600) - want).abs() < 1e-12);
-        want += 0.001 * 0.25;
-        assert!((sample(600) - want).abs() < 1e-12);
-        want += 0.001 * -0.125 + 0.05 * -0.375;
-        assert!((sample(300) - want).abs() < 1e-12);
+        let mut expected = 0.01 + 0.001 * 0.25 + 0.05 * 0.25;
+        assert!((sample(600) - expected).abs() < 1e-12);
+        expected += 0.001 * 0.25;
+        assert!((sample(600) - expected).abs() < 1e-12);
+        expected += 0.001 * -0.125 + 0.05 * -0.375;
+        assert!((sample(300) - expected).abs() < 1e-12);
         // 0.023 − 0.018875 = 0.004125 remains; an empty queue subtracts more than that.
-        assert!((want - 0.004125).abs() < 1e-12);
+        assert!((expected - 0.004125).abs() < 1e-12);
         assert_eq!(sample(0), 0.0);
     }
 

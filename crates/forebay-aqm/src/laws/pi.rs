@@ -85,7 +85,8 @@ impl PiGoals {
     }
 }
 
-/// Returns PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
+/// Returns PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and
+/// second.
 ///
 /// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p. The zero cancels TCP's
 /// pole, and the loop gain crosses one at β/R.
@@ -94,8 +95,9 @@ pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
     (k_p, point.tcp_pole() * k_p)
 }
 
-/// Returns the gains by the rule of Hollot et al. (pi-pd eq. 4), for the smallest number of flows and
-/// the longest RTT at which the loop has to be stable: crossover is at the zero, which is TCP's pole.
+/// Returns the gains by the rule of Hollot et al. (pi-pd eq. 4), for the smallest number of flows
+/// and the longest RTT at which the loop has to be stable: crossover is at the zero, which is TCP's
+/// pole.
 pub fn design(point: &OperatingPoint) -> (f64, f64) {
     gains(point.tcp_pole() * point.rtt_s, point)
 }
@@ -208,12 +210,12 @@ mod tests {
             pi.intensity(&view(packets)).unwrap()
         };
         // By hand for q = 300, 300, 250: errors of 100, 100 and 50.
-        let mut want = 1.822e-5 * 100.0;
-        assert!((sample(300) - want).abs() < 1e-15);
-        want += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
-        assert!((sample(300) - want).abs() < 1e-15);
-        want += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
-        assert!((sample(250) - want).abs() < 1e-15);
+        let mut expected = 1.822e-5 * 100.0;
+        assert!((sample(300) - expected).abs() < 1e-15);
+        expected += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
+        assert!((sample(300) - expected).abs() < 1e-15);
+        expected += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
+        assert!((sample(250) - expected).abs() < 1e-15);
     }
 
     #[test]

@@ -159,9 +159,9 @@ impl LinuxQdisc for Pi2Params {
     }
 }
 
-/// Returns the argument of tc for a gain, and the gain that the kernel then applies. tc converts the
-/// argument to multiples of 1/256, and `dualpi2_scale_alpha_beta` (sch_dualpi2.c) converts these to
-/// multiples of 10⁹/(64·2³²).
+/// Returns the argument of tc for a gain, and the gain that the kernel then applies. tc converts
+/// the argument to multiples of 1/256, and `dualpi2_scale_alpha_beta` (sch_dualpi2.c) converts
+/// these to multiples of 10⁹/(64·2³²).
 fn linux_gain(gain: f64) -> (f64, f64) {
     let unit = 1e9 / 64.0 / 2.0f64.powi(32);
     let applied = |parts: f64| (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
@@ -349,8 +349,8 @@ mod tests {
         }
     }
 
-    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32 bits,
-    /// and gains in integer multiples of 2^-32 per 64 ns.
+    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32
+    /// bits, and gains in integer multiples of 2^-32 per 64 ns.
     struct Kernel {
         alpha: i64,
         beta: i64,
@@ -404,9 +404,9 @@ mod tests {
                 }
                 law.handle_timeout(now, &waiting(now, delay_us));
                 kernel.change(1000 * delay_us as i64, 15_000_000);
-                let want = f64::from(kernel.prob) / f64::from(u32::MAX);
+                let expected = f64::from(kernel.prob) / f64::from(u32::MAX);
                 // The kernel rounds each change to 2^-32.
-                prop_assert!((probed(&*law, "p_root") - want).abs() < 1e-6);
+                prop_assert!((probed(&*law, "p_root") - expected).abs() < 1e-6);
             }
         }
     }
@@ -440,9 +440,12 @@ mod tests {
 
     #[test]
     fn classic_packets_are_signalled_with_the_square_and_scalable_ones_with_k_times_the_root() {
-        let near = |got: (f64, f64), want: (f64, f64)| {
-            let off = |(got, want): (f64, f64)| (got - want).abs() > 0.004;
-            assert!(!off((got.0, want.0)) && !off((got.1, want.1)), "{got:?}");
+        let near = |actual: (f64, f64), expected: (f64, f64)| {
+            let off = |(actual, expected): (f64, f64)| (actual - expected).abs() > 0.004;
+            assert!(
+                !off((actual.0, expected.0)) && !off((actual.1, expected.1)),
+                "{actual:?}"
+            );
         };
         near(shares(0.3, Ecn::NotEct, Signal::Drop), (0.09, 0.0));
         near(shares(0.3, Ecn::Ect0, Signal::Mark), (0.09, 0.0));
@@ -467,11 +470,11 @@ mod tests {
             probed(&*law, "p_root")
         };
         // By hand: both gains act on the first error of 7 ms; then 0.16·9 ms and 3.2·2 ms.
-        let mut want = (0.16 + 3.2) * 0.007;
-        assert!((sample(16, 12_000) - want).abs() < 1e-12);
-        want += 0.16 * 0.009 + 3.2 * 0.002;
-        assert!((sample(32, 14_000) - want).abs() < 1e-12);
-        assert!((law.intensity(&view(100)).unwrap() - want * want).abs() < 1e-12);
+        let mut expected = (0.16 + 3.2) * 0.007;
+        assert!((sample(16, 12_000) - expected).abs() < 1e-12);
+        expected += 0.16 * 0.009 + 3.2 * 0.002;
+        assert!((sample(32, 14_000) - expected).abs() < 1e-12);
+        assert!((law.intensity(&view(100)).unwrap() - expected * expected).abs() < 1e-12);
         // A backlog of up to two packets is not signalled.
         assert_eq!(law.intensity(&view(1)), Some(0.0));
     }

@@ -35,8 +35,8 @@ params! {
         target: SetPoint = SetPoint::Packets(200.0), 1e-3 => 1e9;
         /// Control gain. The paper uses 1e-6 per packet of buffer.
         alpha: f64 = 8.0e-4, 0.0 => 1.0;
-        /// Time between two samples, at most target over rate, so that the queue cannot empty between
-        /// two samples (section 4.1).
+        /// Time between two samples, at most target over rate, so that the queue cannot empty
+        /// between two samples (section 4.1).
         interval: Span = Span::from_millis(50), 1e-6 => 60.0;
     }
 }
@@ -49,8 +49,8 @@ params! {
     }
 }
 
-/// Returns the longest sampling time, target/C, for which the queue cannot empty between two samples.
-/// The paper uses 50 ms where this is 53.3 ms (section 4.1).
+/// Returns the longest sampling time, target/C, for which the queue cannot empty between two
+/// samples. The paper uses 50 ms where this is 53.3 ms (section 4.1).
 pub fn interval_bound_s(target_pkts: f64, capacity_pkts_per_s: f64) -> f64 {
     target_pkts / capacity_pkts_per_s
 }
@@ -66,8 +66,8 @@ fn interval_s(target_pkts: f64, capacity_pkts_per_s: f64, rtt_s: f64) -> f64 {
 ///
 /// Eq. (11) is an integrator by Tustin's rule. With x = ωT/2, its gain is α/(2·Q_ref)·cot x and its
 /// phase −90°; the zero-order hold multiplies the gain by sin x/x and the phase by −x. The loop's
-/// phase reaches −180° where atan(ω/p1) + atan(ω/p2) + ωR + x = 90°. α is the inverse of the rest of
-/// the gain there.
+/// phase reaches −180° where atan(ω/p1) + atan(ω/p2) + ωR + x = 90°. α is the inverse of the rest
+/// of the gain there.
 pub fn alpha_bound(target_pkts: f64, interval_s: f64, point: &OperatingPoint) -> f64 {
     let (p1, p2) = (point.tcp_pole(), point.queue_pole());
     let delay_s = point.rtt_s + 0.5 * interval_s;
@@ -356,21 +356,22 @@ mod tests {
 
     #[test]
     fn at_a_crossing_the_law_predicts() {
-        // 300, 400: p = 8e-4 as above. Then 190: the direction has changed, so the change of −210 is
-        // extrapolated but limited to [0, B]: Q̂ = 0, error −200, over B − Q_ref = 600.
-        let want = 8e-4 - 8e-4 * 200.0 / 600.0;
-        assert!((run(&[300, 400, 190]) - want).abs() < 1e-12);
+        // 300, 400: p = 8e-4 as above. Then 190: the direction has changed, so the change of −210
+        // is extrapolated but limited to [0, B]: Q̂ = 0, error −200, over B − Q_ref = 600.
+        let expected = 8e-4 - 8e-4 * 200.0 / 600.0;
+        assert!((run(&[300, 400, 190]) - expected).abs() < 1e-12);
         // 300, 250, 190 is monotone with a ratio of 60/50: γ̂ = −72, Q̂ = 118, error −82.
         let before = run(&[300, 250]);
-        let want = before - 8e-4 * 82.0 / 600.0;
-        assert!((run(&[300, 250, 190]) - want).abs() < 1e-12);
+        let expected = before - 8e-4 * 82.0 / 600.0;
+        assert!((run(&[300, 250, 190]) - expected).abs() < 1e-12);
     }
 
     #[test]
     fn a_constant_queue_before_a_crossing_does_not_divide_by_zero() {
-        // 300, 300, 150: γ_{k−1} = 0 counts as "not draining", so the change is extrapolated: Q̂ = 0.
-        let want = run(&[300, 300]) - 8e-4 * 200.0 / 600.0;
-        assert!((run(&[300, 300, 150]) - want).abs() < 1e-12);
+        // 300, 300, 150: γ_{k−1} = 0 counts as "not draining", so the change is extrapolated: Q̂ =
+        // 0.
+        let expected = run(&[300, 300]) - 8e-4 * 200.0 / 600.0;
+        assert!((run(&[300, 300, 150]) - expected).abs() < 1e-12);
         // 100, 100, 300: both changes count as "building", but γ_{k−1} = 0: Q̂ = 500.
         assert!((run(&[100, 100, 300]) - 8e-4 * 300.0 / 600.0).abs() < 1e-12);
     }

@@ -101,8 +101,8 @@ pub struct Placement {
     pub k_d: f64,
 }
 
-/// Places the poles by the rule of Ryu and Rump (pi-pd section 4.1). `overshoot` is a fraction of the
-/// step, in (0, 1); the paper's time constant is R/2.
+/// Places the poles by the rule of Ryu and Rump (pi-pd section 4.1). `overshoot` is a fraction of
+/// the step, in (0, 1); the paper's time constant is R/2.
 ///
 /// A PD part places the poles for the overshoot and the time constant. A PI part in series removes
 /// the steady-state error.
@@ -253,8 +253,11 @@ mod tests {
         // N = 60, C = 3750/s, overshoot 5 %, R = 0.246 s.
         let point = OperatingPoint::of_flows(60.0, 0.246, 3750.0);
         let Placement { k_p, k_i, k_d, .. } = place(0.05, 0.5 * point.rtt_s, &point);
-        for (got, want) in [(k_p, 1.24e-3), (k_i, 6.23e-4), (k_d, 1.02e-4)] {
-            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        for (actual, expected) in [(k_p, 1.24e-3), (k_i, 6.23e-4), (k_d, 1.02e-4)] {
+            assert!(
+                (actual / expected - 1.0).abs() < 0.01,
+                "{actual} {expected}"
+            );
         }
     }
 
@@ -262,12 +265,12 @@ mod tests {
     fn the_default_gains_follow_from_the_design() {
         // pi-pd eq. (16) times the tuning constant 0.05 (section 4.1).
         let params = PidParams::defaults();
-        for (got, designed) in [
+        for (actual, designed) in [
             (params.k_p, 1.24e-3),
             (params.k_d, 1.02e-4),
             (params.k_i, 6.23e-4),
         ] {
-            assert!((got / (0.05 * designed) - 1.0).abs() < 0.005, "{got}");
+            assert!((actual / (0.05 * designed) - 1.0).abs() < 0.005, "{actual}");
         }
     }
 
@@ -281,9 +284,12 @@ mod tests {
         }
         // T = 1/29.5: K_D/T = 1.5045e-4, K_I·T/2 = 5.288e-7; error 100.
         // a = 2.12979e-4, b = 3.62371e-4, c = 1.5045e-4.
-        let want = [2.12979e-2, 6.3586e-3, 6.4644e-3];
-        for (got, want) in p.iter().zip(want) {
-            assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
+        let expected = [2.12979e-2, 6.3586e-3, 6.4644e-3];
+        for (actual, expected) in p.iter().zip(expected) {
+            assert!(
+                (actual / expected - 1.0).abs() < 1e-4,
+                "{actual} {expected}"
+            );
         }
         assert_eq!(law.poll_timeout(), Some(Time::from_nanos(4 * 33_898_305)));
     }

@@ -1,8 +1,8 @@
 //! P, PI, PD and PID control of the averaged queue, with the error relative to the buffer (Bigdeli,
 //! Haeri and Pakravan). The four laws share one controller and differ in the gains that they have.
 //!
-//! The printed gains of P, PI and PID have the magnitude of designs for an error in packets. With an
-//! error relative to the buffer, as in the text of the paper, these laws hardly signal. With the
+//! The printed gains of P, PI and PID have the magnitude of designs for an error in packets. With
+//! an error relative to the buffer, as in the text of the paper, these laws hardly signal. With the
 //! gains multiplied by the buffer in packets, PI and PID keep the queue at their target.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
@@ -82,7 +82,8 @@ trait AveragedLaw: Params + LinearLaw + FixedPointLaw + Send + Sync + 'static {
     fn rule(goals: &ParamValues, point: &OperatingPoint) -> RuleResult;
 }
 
-/// Declares the parameters of one of the four laws. Its gains and sampling time are those of Table 1.
+/// Declares the parameters of one of the four laws. Its gains and sampling time are those of Table
+/// 1.
 macro_rules! averaged_params {
     (
         $params:ident every $interval:expr, by $goals:ident::$rule:ident,
@@ -91,9 +92,9 @@ macro_rules! averaged_params {
         params! {
             /// A controller of the averaged queue. The gains act on (average − target)/buffer.
             pub struct $params {
-                /// Average queue length or queuing delay to control. The paper does not give it; the
-                /// equilibrium of its PI and PID is at 85.0 and 89.4 packets, and integral control
-                /// reaches its target.
+                /// Average queue length or queuing delay to control. The paper does not give it;
+                /// the equilibrium of its PI and PID is at 85.0 and 89.4 packets, and integral
+                /// control reaches its target.
                 target: SetPoint = SetPoint::Packets(87.0), 0.0 => 1e9;
                 /// Queue length up to which nothing is signalled (Q_thresh in the paper, which does
                 /// not give its value).
@@ -257,7 +258,8 @@ fn design<L: AveragedLaw>(law: &L, request: &DesignRequest, goals: &ParamValues)
     )))
 }
 
-/// Returns the search space of the law with these gains, which act on an error relative to the buffer.
+/// Returns the search space of the law with these gains, which act on an error relative to the
+/// buffer.
 fn space(conditions: &Conditions, gains: &[&'static str]) -> Space {
     let mut axes = vec![conditions.target(), conditions.k_p(), conditions.weight()];
     axes.extend(gains.contains(&"k_i").then(|| conditions.zero()));
@@ -294,7 +296,8 @@ impl Gains {
         }
     }
 
-    /// Returns the coefficients of bigdeli eq. (5), in which the plus sign before 2K_D/T_s is missing.
+    /// Returns the coefficients of bigdeli eq. (5), in which the plus sign before 2K_D/T_s is
+    /// missing.
     fn digital(&self, interval: Span) -> Coefficients {
         Coefficients::pid(self.k_p, self.k_i, self.k_d, interval.as_secs_f64())
     }
@@ -312,8 +315,8 @@ params! {
 }
 
 impl PGoals {
-    /// The rule of Hollot et al. 2001: crossover at the geometric mean of TCP's and the queue's pole.
-    /// K_P in bigdeli's Table 1 is the result of this rule for the network of that paper.
+    /// The rule of Hollot et al. 2001: crossover at the geometric mean of TCP's and the queue's
+    /// pole. K_P in bigdeli's Table 1 is the result of this rule for the network of that paper.
     fn rule(&self, point: &OperatingPoint) -> RuleResult {
         let (p1, p2) = (point.tcp_pole(), point.queue_pole());
         let omega_g = (p1 * p2).sqrt();
@@ -444,8 +447,8 @@ impl Controller for Averaged {
         Some(state_of(&[p, e_1, e_2, self.average_pkts]))
     }
 
-    /// At a constant queue, each sample reduces the distance of the average from the queue by the same
-    /// factor.
+    /// At a constant queue, each sample reduces the distance of the average from the queue by the
+    /// same factor.
     fn skip(&mut self, first: &Sample, samples: u64) {
         let queue_pkts = f64::from(first.q.packets);
         let (distance_pkts, ratio) = match self.at_samples {
@@ -510,9 +513,9 @@ mod tests {
         queue_pkts.iter().map(sample).collect()
     }
 
-    fn assert_close(got: &[f64], want: &[f64]) {
-        for (got, want) in got.iter().zip(want) {
-            assert!((got - want).abs() < 1e-9, "{got} {want}");
+    fn assert_close(actual: &[f64], expected: &[f64]) {
+        for (actual, expected) in actual.iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-9, "{actual} {expected}");
         }
     }
 
@@ -530,18 +533,18 @@ mod tests {
     fn pi_adds_the_integral_by_trapezoids() {
         // T·K_I/2 = 0.0068·4.874e-5/2 = 1.65716e-7; trapezoids 0.25, 0.5, 0.375.
         let (k, i) = (1.741e-4, 1.65716e-7);
-        let want = [
+        let expected = [
             k * 0.25 + i * 0.25,
             k * 0.25 + i * 0.75,
             k * 0.125 + i * 1.125,
         ];
-        assert_close(&run(&PI, QUEUES), &want);
+        assert_close(&run(&PI, QUEUES), &expected);
     }
 
     #[test]
     fn pd_adds_the_slope_of_the_error() {
-        // K_D/T = 8. First step: 2e-4·0.25 + 8·0.25 is clamped to 1. Then Δp = 8·(−0.25), clamped to
-        // 0. Then Δp = 2e-4·(−0.125) + 8·(−0.125 − 0), still 0.
+        // K_D/T = 8. First step: 2e-4·0.25 + 8·0.25 is clamped to 1. Then Δp = 8·(−0.25), clamped
+        // to 0. Then Δp = 2e-4·(−0.125) + 8·(−0.125 − 0), still 0.
         assert_close(&run(&PD, QUEUES), &[1.0, 0.0, 0.0]);
     }
 

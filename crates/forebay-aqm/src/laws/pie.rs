@@ -43,8 +43,8 @@ pub const FQ: LawSpec = LAW
     )
     .with_several_loops(|_| Search::Listed(Vec::from([5, 30].map(target_of))));
 
-/// Returns the setting of a target in milliseconds. FQ-PIE is tuned by simulation with targets below
-/// and above the default, because several queues have no single linear model.
+/// Returns the setting of a target in milliseconds. FQ-PIE is tuned by simulation with targets
+/// below and above the default, because several queues have no single linear model.
 fn target_of(ms: u64) -> Settings {
     let target = SetPoint::Delay(Span::from_millis(ms));
     vec![("target", target.to_value())]
@@ -75,8 +75,8 @@ impl ConfiguredLaw for PieParams {
 }
 
 impl LinearLaw for PieParams {
-    /// PI control of a delay, with the gains at this probability. The delay of a departing packet is
-    /// that of the queue when the packet arrived.
+    /// PI control of a delay, with the gains at this probability. The delay of a departing packet
+    /// is that of the queue when the packet arrived.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.alpha + self.beta,
@@ -90,7 +90,8 @@ impl LinearLaw for PieParams {
             Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
-        // Without integral action, the equilibrium depends on how the gains changed on the way to it.
+        // Without integral action, the equilibrium depends on how the gains changed on the way to
+        // it.
         (self.alpha > 0.0).then(|| LoopFilter {
             age_s,
             ..LoopFilter::sampled(target_pkts, filter)
@@ -169,8 +170,8 @@ impl LinuxQdisc for PieParams {
         tc.backlog("least_backlog", self.least_backlog, 2, site)?;
         let target = match (self.estimator, self.target) {
             (Estimator::Timestamp, target) => target,
-            // This estimator derives the delay from the backlog, which in a qdisc includes the packet
-            // in transmission.
+            // This estimator derives the delay from the backlog, which in a qdisc includes the
+            // packet in transmission.
             (Estimator::LinuxDepartureRate, SetPoint::Delay(delay)) => {
                 SetPoint::Delay(delay + site.held_time())
             }

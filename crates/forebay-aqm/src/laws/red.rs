@@ -1,4 +1,5 @@
-//! RED of Floyd and Jacobson, with the later options `gentle` and `wait`, as implemented in ns-2.35.
+//! RED of Floyd and Jacobson, with the later options `gentle` and `wait`, as implemented in
+//! ns-2.35.
 
 use forebay_linux_tc::fixed_point::{self, Field, FixedPointLaw, Twin};
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
@@ -38,14 +39,14 @@ params! {
         max_p: f64 = 0.1, 1e-12 => 1.0;
         /// Weight of an arrival in the average.
         w_q: f64 = 0.002, 1e-12 => 1.0;
-        /// Above max_th, let the probability rise linearly to 1 at twice max_th instead of jumping to
-        /// 1.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th instead of jumping
+        /// to 1.
         gentle: bool = true;
-        /// Space signals by at least 1/p packets: the spacing is uniform on [1/p, 2/p]. Otherwise it
-        /// is uniform on [1, 1/p], so that signals are three times as frequent.
+        /// Space signals by at least 1/p packets: the spacing is uniform on [1/p, 2/p]. Otherwise
+        /// it is uniform on [1, 1/p], so that signals are three times as frequent.
         wait: bool = true;
-        /// Mark ECN-capable packets even above max_th (twice max_th if gentle). Otherwise every packet
-        /// is dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
+        /// Mark ECN-capable packets even above max_th (twice max_th if gentle). Otherwise every
+        /// packet is dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
         mark_above: bool = false;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
@@ -307,8 +308,8 @@ impl RedParams {
     }
 }
 
-/// Returns the smallest burst, in packets, for which tc chooses the weight 2^-`log`; `None` if there is
-/// none. tc chooses the smallest weight that keeps the average of a burst below `min`
+/// Returns the smallest burst, in packets, for which tc chooses the weight 2^-`log`; `None` if
+/// there is none. tc chooses the smallest weight that keeps the average of a burst below `min`
 /// (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI).
 fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
     let log_of = |burst: u32| {
@@ -338,8 +339,8 @@ pub struct Red {
     scale: Scale,
     /// The average from which on every packet is dropped.
     full_pkts: f64,
-    /// The slope above max_th in gentle mode, computed from the initial max_p. ns-2.35 does not update
-    /// it when max_p adapts; the resulting jump is visible in its runs of adaptive RED.
+    /// The slope above max_th in gentle mode, computed from the initial max_p. ns-2.35 does not
+    /// update it when max_p adapts; the resulting jump is visible in its runs of adaptive RED.
     gentle_slope: f64,
     /// The probability at max_th.
     pub max_p: f64,
@@ -504,7 +505,8 @@ impl Law for Red {
 }
 
 impl FluidLaw for Red {
-    /// Updates the average. The count of arrivals since the last signal does not affect the intensity.
+    /// Updates the average. The count of arrivals since the last signal does not affect the
+    /// intensity.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         let in_unit = self.scale.packet_pkts(step.packet.bytes);
         let in_units = FluidStep {
@@ -557,7 +559,7 @@ mod tests {
     #[test]
     fn the_probability_is_piecewise_linear() {
         let mut r = red(|_| {});
-        for (average, want) in [
+        for (average, expected) in [
             (69.0, 0.0),
             (70.0, 0.0),
             (135.0, 0.05),
@@ -566,7 +568,7 @@ mod tests {
             (400.0, 1.0),
         ] {
             r.average_pkts = average;
-            assert!((r.base_probability() - want).abs() < 1e-12, "{average}");
+            assert!((r.base_probability() - expected).abs() < 1e-12, "{average}");
         }
         let mut r = red(|p| p.gentle = false);
         r.average_pkts = 200.0;
@@ -584,7 +586,7 @@ mod tests {
 
     #[test]
     fn above_the_upper_threshold_mark_above_decides_between_marks_and_drops() {
-        for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
+        for (marks, expected) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
             let mut r = red(|p| {
                 p.gentle = false;
                 p.mark_above = marks;
@@ -593,7 +595,7 @@ mod tests {
             r.average_pkts = 2.0 * max_th;
             let q = view(whole_u32(2.0 * max_th));
             let verdict = r.on_enqueue(Time::ZERO, &q, &packet(1000), &mut Rng::new(0, ""));
-            assert_eq!(verdict, want);
+            assert_eq!(verdict, expected);
         }
     }
 
@@ -625,8 +627,8 @@ mod tests {
         q.idle_since = Some(Time::ZERO);
         // 3750 packets could have left in 1 s, and there is one arrival.
         r.update_average(Time::ZERO + Span::from_secs(1), &q);
-        let want = 100.0 * 0.998f64.powi(3751);
-        assert!((r.average_pkts - want).abs() < 1e-9);
+        let expected = 100.0 * 0.998f64.powi(3751);
+        assert!((r.average_pkts - expected).abs() < 1e-9);
     }
 
     #[test]

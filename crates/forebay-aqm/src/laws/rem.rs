@@ -1,5 +1,5 @@
-//! REM of Athuraliya, Low, Li and Yin: a price that rises with the backlog and the excess rate, and a
-//! signal probability that is exponential in the price, so that the prices along a path add up.
+//! REM of Athuraliya, Low, Li and Yin: a price that rises with the backlog and the excess rate, and
+//! a signal probability that is exponential in the price, so that the prices along a path add up.
 
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
@@ -87,8 +87,8 @@ impl ConfiguredLaw for RemParams {
 }
 
 impl LinearLaw for RemParams {
-    /// While the link is busy, the excess of arrivals over capacity is the change of the queue, so the
-    /// price is the output of a PI controller; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
+    /// While the link is busy, the excess of arrivals over capacity is the change of the queue, so
+    /// the price is the output of a PI controller; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let slope = (1.0 - point.probability()) * self.phi.ln();
         let gains = Coefficients {

@@ -1,5 +1,5 @@
-//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI whose gains are redesigned on-line
-//! for the estimated capacity and load.
+//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI whose gains are redesigned
+//! on-line for the estimated capacity and load.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
@@ -30,7 +30,8 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
 .with_search(StpiParams::search);
 
 params! {
-    /// STPI. The defaults are those of staqm section II, and the time constants of its simulation 1.
+    /// STPI. The defaults are those of staqm section II, and the time constants of its simulation
+    /// 1.
     pub struct StpiParams {
         /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(175.0), 0.0 => 1e9;
@@ -73,9 +74,9 @@ impl Design<Periodic<QueueControl>> for PiDesign {
         pi.probability()
     }
 
-    /// Sets the gains of p = K_i·x + K_p·(q − q_ref), staqm eq. (3); in eq. (5) q_ref is missing. In
-    /// PI's difference form new gains act on later steps only, while eq. (5) taken literally would
-    /// also rescale the integral x.
+    /// Sets the gains of p = K_i·x + K_p·(q − q_ref), staqm eq. (3); in eq. (5) q_ref is missing.
+    /// In PI's difference form new gains act on later steps only, while eq. (5) taken literally
+    /// would also rescale the integral x.
     fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<QueueControl>) {
         pi.controller.gains = self.coefficients(point);
     }
@@ -169,8 +170,8 @@ impl ConfiguredLaw for StpiParams {
 }
 
 impl LinearLaw for StpiParams {
-    /// PI with the design for the equilibrium values of the estimates. Small changes of the estimates
-    /// have no first-order effect, because they multiply a small error.
+    /// PI with the design for the equilibrium values of the estimates. Small changes of the
+    /// estimates have no first-order effect, because they multiply a small error.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let design = PiDesign {
@@ -284,7 +285,12 @@ mod tests {
 
     #[test]
     fn the_design_gives_the_numbers_of_the_paper() {
-        let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
+        let close = |actual: f64, expected: f64| {
+            assert!(
+                (actual / expected - 1.0).abs() < 1e-4,
+                "{actual} {expected}"
+            )
+        };
         let k = coefficients(60.0);
         close(k.a, 0.000078530);
         close(k.b, 0.000078272);
@@ -326,13 +332,16 @@ mod tests {
             Span::from_micros(6250),
             Scale::new(&site(), false),
         );
-        let mut want = 0.0;
+        let mut expected = 0.0;
         for _ in 0..100 {
-            want = sampled(&mut pi, &view(300));
+            expected = sampled(&mut pi, &view(300));
         }
         stpi.handle_timeout(Time::ZERO + Span::from_micros(625_000), &view(300));
-        let got = stpi.intensity(&view(300)).unwrap();
-        assert!((got / want - 1.0).abs() < 1e-5, "{got} {want}");
+        let actual = stpi.intensity(&view(300)).unwrap();
+        assert!(
+            (actual / expected - 1.0).abs() < 1e-5,
+            "{actual} {expected}"
+        );
     }
 
     #[test]

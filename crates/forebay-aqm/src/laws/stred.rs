@@ -186,8 +186,8 @@ impl ConfiguredLaw for StredParams {
 }
 
 impl LinearLaw for StredParams {
-    /// RED with the design for the equilibrium values of the estimates, and the inner loop through the
-    /// load estimate: by staqm eq. (6) p follows θ_rc, which follows p.
+    /// RED with the design for the equilibrium values of the estimates, and the inner loop through
+    /// the load estimate: by staqm eq. (6) p follows θ_rc, which follows p.
     ///
     /// The estimate uses p_b, which with `wait` is 1.5 times the probability that TCP sees. θ_rc is
     /// therefore too high by √1.5 and L_red by 1.5, so that the slope that TCP sees is the designed
@@ -325,8 +325,11 @@ mod tests {
         }
     }
 
-    fn close(got: f64, want: f64, tolerance: f64) {
-        assert!((got / want - 1.0).abs() < tolerance, "{got} {want}");
+    fn close(actual: f64, expected: f64, tolerance: f64) {
+        assert!(
+            (actual / expected - 1.0).abs() < tolerance,
+            "{actual} {expected}"
+        );
     }
 
     #[test]
@@ -352,8 +355,9 @@ mod tests {
         // Section III.A: |jω_g + K_red|·(2N)²/(K_red·(RC)³).
         let (n, r, c) = (1000.0_f64, 0.15_f64, 155_500.0_f64);
         let red = design(85.0, 0.1, &OperatingPoint::of_flows(n, r, c));
-        let want = red.omega_g.hypot(red.k_red) * (2.0 * n).powi(2) / (red.k_red * (r * c).powi(3));
-        close(red.l_red, want, 1e-12);
+        let expected =
+            red.omega_g.hypot(red.k_red) * (2.0 * n).powi(2) / (red.k_red * (r * c).powi(3));
+        close(red.l_red, expected, 1e-12);
     }
 
     #[test]
@@ -397,8 +401,8 @@ mod tests {
             capacity_pkts_per_s: capacity,
             rtt_s: 0.15,
         };
-        let want = design(85.0, 0.1, &point).l_red * 2300.0;
-        close(probed(&*law, "max_p"), want.min(1.0), 1e-9);
+        let expected = design(85.0, 0.1, &point).l_red * 2300.0;
+        close(probed(&*law, "max_p"), expected.min(1.0), 1e-9);
     }
 
     #[test]

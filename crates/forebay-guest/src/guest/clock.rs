@@ -1,4 +1,4 @@
-//! Virtual time, and the one timer that wakes the guest.
+//! Clock of a run, and the one timer that wakes the guest.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,27 +10,33 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::time::{clock_gettime, ClockId as Clocks};
 
+/// Returns the time of a clock, in ns.
 fn nanos(clock: Clocks) -> u64 {
-    of(clock_gettime(clock).expect("every Linux has these clocks"))
+    as_nanos(clock_gettime(clock).expect("every Linux has these clocks"))
 }
 
-fn of(time: TimeSpec) -> u64 {
+/// Returns a time in ns.
+fn as_nanos(time: TimeSpec) -> u64 {
     let time = Duration::from(time);
     time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos())
 }
 
-/// Time since the start of the run.
+/// A clock that shows the time since the start of the run, with a timer.
 pub struct GuestClock {
+    /// The start of the run on CLOCK_MONOTONIC.
     start_ns: u64,
-    /// The same moment as the kernel stamps packets.
+    /// The start of the run on CLOCK_REALTIME, with which the kernel stamps packets.
     real_start_ns: u64,
     timer: TimerFd,
+    /// The time for which the timer is set; `Time::ZERO` where it must be set again.
     set_for: Time,
 }
 
 impl GuestClock {
+    /// Starts the clock.
+    ///
     /// # Errors
-    /// As timerfd_create(2) says.
+    /// Those of timerfd_create(2).
     pub fn start() -> io::Result<GuestClock> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(GuestClock {
@@ -41,25 +47,28 @@ impl GuestClock {
         })
     }
 
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         Time::from_nanos(nanos(Clocks::CLOCK_MONOTONIC) - self.start_ns)
     }
 
-    /// The time that CLOCK_MONOTONIC has said.
-    pub fn said(&self, monotonic: libc::timespec) -> Time {
-        Time::from_nanos(of(monotonic.into()) - self.start_ns)
+    /// Returns a time of CLOCK_MONOTONIC as a time of the run.
+    pub fn at(&self, monotonic: libc::timespec) -> Time {
+        Time::from_nanos(as_nanos(monotonic.into()) - self.start_ns)
     }
 
-    /// The time of a packet's stamp.
+    /// Returns the time stamp of a packet as a time of the run.
     pub fn stamped(&self, seconds: u64, nanos: u64) -> Time {
         Time::from_nanos((seconds * 1_000_000_000 + nanos).saturating_sub(self.real_start_ns))
     }
 
+    /// Returns the file that is readable when the timer has expired.
     pub fn timer(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
     }
 
-    /// How the timer is to be set to ring at `at` (timerfd_settime(2)); `None` where it is.
+    /// Returns the arguments of timerfd_settime(2) that set the timer for `at`; `None` where it is
+    /// already set for it. `Time::MAX` stops the timer.
     pub fn alarm(&mut self, at: Time) -> Option<(libc::c_int, libc::itimerspec)> {
         if at == self.set_for {
             return None;
@@ -79,7 +88,8 @@ impl GuestClock {
         Some((flags, alarm))
     }
 
-    /// The timer has rung. It is set anew before the next wait, which takes the ring back.
+    /// Notes that the timer has expired. It is set again before the next wait, which also clears
+    /// the expiration.
     pub fn rang(&mut self) {
         self.set_for = Time::ZERO;
     }

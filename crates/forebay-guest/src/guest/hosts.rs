@@ -1,4 +1,4 @@
-//! The hosts at both ends: the simulator's applications, over sockets of the kernel.
+//! Hosts at both ends of the network: the simulator's applications, over sockets of the kernel.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,41 +19,51 @@ use super::network::{enter, Group};
 use super::programs::{self, Program};
 use super::recorded::Recorded;
 use super::sys;
-use super::syscalls::{Given, Syscalls, ZEROS};
+use super::syscalls::{CallResult, Syscalls, ZEROS};
 use crate::limits::{congestion_control, ETHERNET_BYTES};
 use crate::record::RunRecord;
 
-/// Where sinks of TCP and of UDP listen, in each namespace of sinks.
+/// The port at which sinks of TCP and of UDP listen, in each namespace of sinks.
 const SINK_PORT: u16 = 5000;
-/// First port of a sender.
+/// The first source port of a sender.
 const FIRST_PORT: u16 = 10_000;
-/// Headers of UDP over IPv4.
+/// The size of the headers of UDP and IPv4.
 const UDP_BYTES: u64 = 28;
-/// What the kernel may hold of an endless flow beyond what it has sent.
+/// Unsent data of an endless flow that the kernel may hold (TCP_NOTSENT_LOWAT), in bytes.
 const UNSENT_BYTES: i32 = 1 << 17;
-/// The same in packets, of a flow that stops: the simulator's sends nothing after that.
+/// Unsent data of a flow that will stop, in packets. It is small because a flow of the simulator
+/// sends no new data after its stop.
 const UNSENT_PKTS: u64 = 2;
 
-/// In the guest's time; a process that starts takes none.
+/// Time that servers have to start listening, on the guest's clock. Starting a process takes no
+/// time there.
 const UNTIL_SERVERS_LISTEN: Duration = Duration::from_millis(500);
 
-/// A connection's other side has said all, or there is none.
+/// Events which say that the other side of a connection has closed it, or that there is no
+/// connection.
 const OVER: EpollFlags = EpollFlags::EPOLLRDHUP
     .union(EpollFlags::EPOLLHUP)
     .union(EpollFlags::EPOLLERR);
 
-/// What an event of epoll is about.
+/// The source of an epoll event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
+    /// The timer of the clock.
     Timer,
+    /// The device before a queue of this workspace.
     Bottleneck,
+    /// The TCP sink with this number.
     Listener(u32),
+    /// The UDP sink with this number.
     Datagrams(u32),
+    /// The sender's socket of the connection with this number.
     Sender(u32),
+    /// The receiver's socket of the connection with this number.
     Receiver(u32),
 }
 
 impl Ready {
+    /// Returns the tag of the source's events.
     pub fn tag(self) -> u64 {
         let (kind, number) = match self {
             Ready::Timer => (0, 0),
@@ -66,6 +76,7 @@ impl Ready {
         kind << 32 | u64::from(number)
     }
 
+    /// Returns the source with this tag.
     pub fn of(tag: u64) -> Ready {
         let number = u32::try_from(tag & 0xffff_ffff).unwrap_or(0);
         match tag >> 32 {
@@ -82,40 +93,46 @@ impl Ready {
 /// All flows of one traffic.
 struct TrafficSockets {
     application: Box<dyn Application>,
+    /// The number of the traffic's first flow.
     first: u32,
+    /// The number of its flows.
     count: u32,
-    /// Transfers under way, and how many there may be; 0 for what sends no transfers.
+    /// The number of transfers under way.
     transfers: u32,
+    /// The largest number of transfers at a time; 0 for applications without transfers.
     most_transfers: u32,
     calls: Option<Calls>,
-    /// Data packets that its senders sent within the window, and again.
+    /// Data packets that the traffic's senders sent and retransmitted within the window.
     sent: (u64, u64),
     recorded: Option<Recorded>,
 }
 
+/// One flow.
 struct FlowSockets {
     class: u32,
     group: usize,
     next_act: Option<Act>,
     stop: Option<Time>,
     stopped: bool,
-    /// Its connection with endless data, or its datagram socket.
+    /// The number of the flow's connection with endless data, or of its datagram socket.
     connection: Option<u32>,
+    /// Bytes delivered since the start of the run.
     delivered: u64,
-    /// At the start of the window, and within it.
+    /// Bytes delivered before the window.
     before: u64,
+    /// Bytes delivered within the window.
     within: u64,
 }
 
-/// A connection of TCP, or a socket of UDP.
+/// A TCP connection, or a UDP socket.
 struct Connection {
     socket: Option<OwnedFd>,
     receiver: Option<OwnedFd>,
     flow: u32,
-    /// Data that is still to be handed to the kernel; `None` is endless.
+    /// Bytes that are still to be written to the socket; `None` is endless.
     left: Option<u64>,
     transfer: Option<(Time, u32)>,
-    /// What it had sent at the start of the window.
+    /// Packets that were sent and retransmitted before the window.
     sent: (u32, u32),
 }
 
@@ -129,7 +146,7 @@ pub struct Hosts<'a> {
     connections: Vec<Connection>,
     listeners: Vec<Option<OwnedFd>>,
     datagrams: Vec<Option<OwnedFd>>,
-    /// By address and port of the sender.
+    /// The number of the connection with each address and port of a sender.
     by_address: HashMap<SocketAddrV4, u32>,
     next_port: Vec<u16>,
     namespace: String,
@@ -138,15 +155,19 @@ pub struct Hosts<'a> {
     window: (Time, Time),
     place: Place,
     programs: Vec<Program>,
+    /// The record of the run.
     pub outcome: RunRecord,
 }
 
-/// Folders: of the run, where what is written comes back to the host, and of the scenario.
+/// The folders of a run.
 pub struct Place {
+    /// The folder of the run, whose files the host reads afterwards.
     pub run: PathBuf,
+    /// The folder of the scenario.
     pub scenario: PathBuf,
 }
 
+/// A task of the agenda.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
     Change(usize),
@@ -158,10 +179,11 @@ enum Task {
 }
 
 impl<'a> Hosts<'a> {
-    /// Opens the sinks, and draws what the simulator draws.
+    /// Opens the sinks, and draws the same random numbers as the simulator for the start of each
+    /// flow.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses a call.
     pub fn new(
         scenario: &'a Scenario,
         groups: &'a [Group],
@@ -211,7 +233,9 @@ impl<'a> Hosts<'a> {
     fn open_sinks(&mut self, group: &Group) -> io::Result<()> {
         let traffic = &self.scenario.traffic[group.traffic];
         if group.only_flow.is_some() || group.recorded {
-            // The port is a program's, or nobody waits; numbers of sinks stay those of groups.
+            // A program has the port itself, and recorded packets have no receiver. The empty
+            // entries
+            // keep the numbers of sinks equal to those of groups.
             self.listeners.push(None);
             self.datagrams.push(None);
             return Ok(());
@@ -221,8 +245,9 @@ impl<'a> Hosts<'a> {
         let number = crate::count(self.listeners.len());
         let listener = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
         if let Some(tcp) = traffic.kind.tcp() {
-            // DCTCP's echo of marks is the receiver's part (RFC 8257 section 3.2), and so may that
-            // of a congestion control be that the scenario names.
+            // The receiver echoes marks in DCTCP (RFC 8257, section 3.2), and possibly in a
+            // congestion
+            // control that the scenario names.
             let name = congestion_control(self.scenario, tcp.sender.name).unwrap_or("cubic");
             let both = name == "dctcp" || self.scenario.kernel.tcp.is_some();
             let name = if both { name } else { "cubic" };
@@ -259,7 +284,7 @@ impl<'a> Hosts<'a> {
         Ok(self.epoll.add(fd, EpollEvent::new(flags, ready.tag()))?)
     }
 
-    /// As the simulator does, with streams of the same names.
+    /// Adds the flows of a traffic as the simulator does, with random streams of the same names.
     fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) -> io::Result<()> {
         let mut beginnings = Beginnings::new(seed, index);
         let count = most_flows(index, traffic, &self.scenario.changes);
@@ -349,10 +374,10 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// Starts the servers, before the clock of the run, and gives them time to listen.
+    /// Starts the servers before the clock of the run starts, and gives them time to listen.
     ///
     /// # Errors
-    /// As setns(2) says.
+    /// Those of setns(2).
     pub fn start_servers(&mut self) -> io::Result<()> {
         let clients: Vec<usize> = (self.agenda.iter())
             .filter_map(|Reverse((_, _, task))| match task {
@@ -377,7 +402,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// Sees which programs have ended.
+    /// Notes which programs have ended.
     pub fn look_at_programs(&mut self) {
         self.programs.iter_mut().for_each(Program::reap);
     }
@@ -393,16 +418,17 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// When something is to be done next.
+    /// Returns the time of the next task; `Time::NEVER` where there is none.
     pub fn due(&self) -> Time {
         let first = self.agenda.peek();
         first.map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }
 
-    /// Does what is due; gives a change of the bottleneck to `change`.
+    /// Carries out all tasks that are due. Changes of the bottleneck go to `change`, by their
+    /// number.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses a call.
     pub fn advance(
         &mut self,
         now: Time,
@@ -440,7 +466,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// Sends the packets that come by themselves at `now`.
+    /// Sends the recorded packets that are due at `now`.
     fn come(&mut self, now: Time, class: u32) -> io::Result<()> {
         let of = &mut self.classes[class as usize];
         let Some(recorded) = &mut of.recorded else {
@@ -484,7 +510,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// Makes the first `active` flows of a traffic run, and the others stop.
+    /// Lets the first `active` flows of a traffic run, and stops the others.
     fn set_active(&mut self, now: Time, traffic: usize, active: u32) -> io::Result<()> {
         let class = &mut self.classes[traffic];
         class.application.set_active(active);
@@ -511,7 +537,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// A new connection of `flow`, and its number.
+    /// Opens a new connection of `flow` and returns its number.
     fn connect(
         &mut self,
         flow: u32,
@@ -551,7 +577,8 @@ impl<'a> Hosts<'a> {
                 traffic.dscp,
                 traffic.kind.ecn() == EcnChoice::Classic,
             )?;
-            // Each packet has a number in its IP header, by which the taps know it.
+            // With this option, each packet has an identification in its IP header, by which the
+            // taps recognise it.
             let discover = libc::IP_PMTUDISC_DO;
             sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &discover)?;
             let room = 1i32 << 24;
@@ -576,7 +603,7 @@ impl<'a> Hosts<'a> {
         Ok(number)
     }
 
-    /// Addresses of a new connection of `flow`.
+    /// Returns the addresses of a new connection of `flow`: sender, then receiver.
     fn ends(&mut self, flow: u32) -> (SocketAddrV4, SocketAddrV4) {
         let at = &self.flows[flow as usize];
         let (group, number) = (at.group, flow - self.classes[at.class as usize].first);
@@ -598,7 +625,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// Nothing new is offered; what is outstanding is still delivered.
+    /// Stops a flow from sending new data. Data in flight is still delivered.
     fn close(&mut self, flow: u32) {
         if let Some(number) = self.flows[flow as usize].connection.take() {
             let connection = &mut self.connections[number as usize];
@@ -642,7 +669,7 @@ impl<'a> Hosts<'a> {
         }
         let socket = self.connections[number as usize].socket.as_ref();
         match sys::send(socket.expect("it is open").as_fd(), &datagram) {
-            // What the kernel of the sender has no room for is lost before the queue.
+            // A datagram for which the sender's kernel has no room is lost before the queue.
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::ECONNREFUSED) => Ok(()),
@@ -651,7 +678,8 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// Asks for what epoll's word of a socket needs, if that is one call whose answer can wait.
+    /// Requests the system call that an event of a socket needs, if it is a single call whose
+    /// result can wait. Returns whether it is.
     pub fn ask(&self, ready: Ready, flags: EpollFlags, syscalls: &mut Syscalls) -> bool {
         let of = |number: u32| &self.connections[number as usize];
         match ready {
@@ -671,10 +699,10 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// Handles what epoll tells of a socket.
+    /// Handles an event of a socket.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses a call.
     pub fn handle(&mut self, now: Time, ready: Ready, flags: EpollFlags) -> io::Result<()> {
         match ready {
             Ready::Listener(number) => self.accept(number),
@@ -732,13 +760,13 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// What a connection's receiver has read.
-    pub fn received(&mut self, now: Time, number: u32, given: &Given) {
+    /// Counts the data that the receiver of a connection has read.
+    pub fn received(&mut self, now: Time, number: u32, given: &CallResult) {
         let connection = &mut self.connections[number as usize];
         let flow = &mut self.flows[connection.flow as usize];
         deliver(flow, self.window, now, given.total);
         if given.last == 0 {
-            // The sender has said all: the last ACK goes back with the end of this side.
+            // The sender has closed its side; closing this one sends the last ACK.
             connection.receiver = None;
         }
     }
@@ -766,7 +794,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// Both sides of a connection have said all they had to say.
+    /// Handles the end of a connection, which both sides have closed.
     fn end(&mut self, now: Time, number: u32) {
         let connection = &mut self.connections[number as usize];
         let Some(socket) = connection.socket.take() else {
@@ -801,7 +829,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The window of measurement begins.
+    /// Begins the measurement window.
     pub fn begin_window(&mut self) {
         for connection in &mut self.connections {
             if let Some(socket) = &connection.socket {
@@ -811,7 +839,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// It ends.
+    /// Ends the measurement window.
     pub fn end_window(&mut self) {
         for connection in &self.connections {
             let class = self.flows[connection.flow as usize].class as usize;
@@ -847,13 +875,13 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// Ends a row of the goodput.
+    /// Adds a row to the goodput.
     pub fn row_of_goodput(&mut self) {
         let totals = self.flows.iter().map(|flow| flow.delivered);
         self.outcome.totals.push(totals.collect());
     }
 
-    /// Packets in flight of a mean endless flow.
+    /// Returns the mean number of packets in flight over all endless flows.
     pub fn mean_in_flight_pkts(&self) -> f64 {
         let endless = self.flows.iter().filter(|flow| {
             matches!(
@@ -873,7 +901,7 @@ impl<'a> Hosts<'a> {
         sum / count
     }
 
-    /// What is known at the end.
+    /// Ends the programs and returns the record of the run.
     pub fn finish(mut self) -> RunRecord {
         let flows = self.flows.iter();
         self.outcome.flows = flows.map(|flow| (flow.class, flow.within)).collect();
@@ -883,6 +911,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
+/// Counts bytes that were delivered to a flow's receiver at `now`.
 fn deliver(flow: &mut FlowSockets, window: (Time, Time), now: Time, bytes: u64) {
     flow.delivered += bytes;
     if now <= window.0 {
@@ -892,13 +921,15 @@ fn deliver(flow: &mut FlowSockets, window: (Time, Time), now: Time, bytes: u64) 
     }
 }
 
-/// Data of a full segment of the kernel's: without Ethernet, IPv4, and TCP with timestamps.
+/// Returns the data of a full TCP segment: the packet without the headers of Ethernet, IPv4, and
+/// TCP with timestamps.
 fn payload(traffic: &Traffic) -> u64 {
     const IP_AND_TCP_BYTES: u64 = 20 + 32;
     traffic.packet.0 - u64::from(ETHERNET_BYTES) - IP_AND_TCP_BYTES
 }
 
-/// Sets the code point of a socket's packets; the kernel keeps the ECN field of TCP for itself.
+/// Sets the DSCP of a socket's packets, and ECT(0) where `ect` is true. The kernel sets the ECN
+/// field of TCP itself.
 fn set_class(socket: &OwnedFd, dscp: u8, ect: bool) -> io::Result<()> {
     let tos = i32::from(dscp) << 2 | if ect { 2 } else { 0 };
     sys::set_option(socket, libc::IPPROTO_IP, libc::IP_TOS, &tos)

@@ -1,5 +1,5 @@
-//! A queue of the kernel's as the bottleneck: taps before and behind it see every packet, and the
-//! kernel tells its backlog.
+//! Bottleneck with a queue of the kernel. Taps before and after the queue see every packet, and the
+//! kernel reports the backlog.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,11 +15,12 @@ use super::tap::Tap;
 use super::GroupTraffic;
 use crate::record::{Fate, PacketRow, SampleRow};
 
-/// Tells packets apart that are inside: flow by its addresses and both ports, the number of the
-/// packet in its IP header, and, since those of UDP that must not be fragmented may all have the
-/// number 0 (RFC 6864 section 4.1), what follows the header of UDP.
-type FlowKey = (u32, u32, u32, u16, u64);
+/// The key of a packet inside the queue: source address, destination address, both ports, the
+/// identification of the IP header, and a hash of UDP's content. The content is needed because all
+/// UDP packets that must not be fragmented may have the identification 0 (RFC 6864, section 4.1).
+type PacketKey = (u32, u32, u32, u16, u64);
 
+/// A packet inside the queue.
 struct Inside {
     arrived: Time,
     bytes: u32,
@@ -27,38 +28,42 @@ struct Inside {
     marked: bool,
     header_bytes: u8,
     flow: u32,
-    /// Where packets are kept.
+    /// The headers of the packet, where the run keeps them.
     start: Option<Box<Start>>,
 }
 
+/// A queue of the kernel with its two taps.
 pub struct Kernels {
     netlink: OwnedFd,
     device: u32,
-    /// Where the queue under test is: the root, or a class of the shaper.
+    /// The parent of the queue under test: the root, or a class of the shaper.
     parent: u32,
     near: Tap,
     far: Tap,
-    inside: HashMap<FlowKey, Inside>,
-    /// Packets that came before one that is inside with the same key: they are lost, and numbers
-    /// have come round, or are alike.
-    earlier: HashMap<FlowKey, Vec<Inside>>,
+    inside: HashMap<PacketKey, Inside>,
+    /// Packets that arrived before a packet of `inside` with the same key. They were lost, or the
+    /// identification has wrapped around.
+    earlier: HashMap<PacketKey, Vec<Inside>>,
     groups: Vec<GroupTraffic>,
-    /// What the shaper sends in, where it keeps a packet until it is out.
+    /// The rate of the shaper, where it holds a packet until all its tokens are there (tbf).
     holds_at: Option<Rate>,
 }
 
-/// What a queue of the kernel tells of itself.
+/// The backlog of a queue of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backlog {
+    /// Packets in the queue.
     pub packets: u32,
+    /// Bytes in the queue.
     pub bytes: u32,
 }
 
 impl Kernels {
-    /// In the router's namespace; `far` is a tap behind it.
+    /// Watches the queue of the device with the number `device`. The thread must be in the router's
+    /// namespace; `near` is a tap before the queue, `far` a tap after it.
     ///
     /// # Errors
-    /// As socket(2) says.
+    /// Those of socket(2).
     pub fn new(
         device: u32,
         parent: u32,
@@ -81,14 +86,15 @@ impl Kernels {
         })
     }
 
+    /// Notes that the shaper has another rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.holds_at = self.holds_at.map(|_| rate);
     }
 
-    /// Takes what the taps have seen.
+    /// Reads the packets that the taps have seen, and writes the rows of those that left the queue.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn fetch(&mut self, clock: &GuestClock, rows: &mut Rows) -> io::Result<()> {
         let Kernels {
             near,
@@ -103,7 +109,7 @@ impl Kernels {
             let Some(group) = groups.get(usize::from(ip[13])) else {
                 return;
             };
-            let came = Inside {
+            let packet = Inside {
                 arrived: at,
                 bytes: group.wire_bytes(ip),
                 traffic: group.traffic,
@@ -113,36 +119,37 @@ impl Kernels {
                 start: rows.start_of(ip),
             };
             let key = key(ip);
-            if let Some(former) = inside.insert(key, came) {
+            if let Some(former) = inside.insert(key, packet) {
                 earlier.entry(key).or_default().push(former);
             }
         });
         let mut failed = Ok(());
         far.drain(clock, |at, ip| {
             let key = key(ip);
-            let Some(came) = inside.remove(&key) else {
+            let Some(packet) = inside.remove(&key) else {
                 return;
             };
             if let Some(former) = earlier.get_mut(&key).and_then(Vec::pop) {
                 inside.insert(key, former);
             }
-            // A shaper that keeps the packet until its tokens are there lets it go when its last bit
-            // is out; it left the queue when its first one was.
+            // tbf releases a packet when its tokens are complete, that is when its last bit would
+            // be
+            // sent. The packet left the queue when its first bit was sent.
             let on_the_wire =
-                holds_at.map_or(Span::ZERO, |rate| rate.transmission(came.bytes, 0).0);
+                holds_at.map_or(Span::ZERO, |rate| rate.transmission(packet.bytes, 0).0);
             let left = Time::from_nanos(at.as_nanos().saturating_sub(on_the_wire.as_nanos()));
             let row = PacketRow {
-                arrived: came.arrived,
-                left: left.max(came.arrived),
-                bytes: came.bytes,
-                traffic: came.traffic,
+                arrived: packet.arrived,
+                left: left.max(packet.arrived),
+                bytes: packet.bytes,
+                traffic: packet.traffic,
                 class: 0,
-                fate: match ecn(ip) == Ecn::Ce && !came.marked {
+                fate: match ecn(ip) == Ecn::Ce && !packet.marked {
                     true => Fate::Marked,
                     false => Fate::Left,
                 },
-                header_bytes: came.header_bytes,
-                flow: came.flow,
+                header_bytes: packet.header_bytes,
+                flow: packet.flow,
             };
             if failed.is_ok() {
                 failed = rows.write(&row, ip);
@@ -151,65 +158,69 @@ impl Kernels {
         failed
     }
 
-    /// The queue, for a sample.
+    /// Returns the row of a sample.
     ///
     /// # Errors
-    /// The kernel's answer to netlink's question.
+    /// The kernel does not answer the request.
     pub fn sample(&mut self) -> io::Result<SampleRow> {
-        let found = self.backlog()?;
-        // The packet that the shaper holds is counted by the queue, and is none of it.
-        let held = u32::from(self.holds_at.is_some() && found.packets > 0);
-        let bytes_held = found.bytes.checked_div(found.packets).unwrap_or(0) * held;
+        let backlog = self.backlog()?;
+        // The queue counts the packet that the shaper holds, which is no longer in the queue.
+        let held = u32::from(self.holds_at.is_some() && backlog.packets > 0);
+        let bytes_held = backlog.bytes.checked_div(backlog.packets).unwrap_or(0) * held;
         Ok(SampleRow {
-            queue_pkts: found.packets - held,
-            queue_bytes: u64::from(found.bytes - bytes_held),
+            queue_pkts: backlog.packets - held,
+            queue_bytes: u64::from(backlog.bytes - bytes_held),
             probes: Vec::new(),
         })
     }
 
-    /// What has not left by now, long after the end of the run, was lost: at its arrival, as far as
-    /// anybody can tell.
+    /// Writes the rows of all packets that have not left the queue long after the end of the run.
+    /// They count as dropped at their arrival, because their real time is unknown.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn finish(&mut self, rows: &mut Rows) -> io::Result<()> {
-        let earlier = self.earlier.drain().flat_map(|(_, it)| it);
-        let mut lost: Vec<Inside> = self.inside.drain().map(|(_, it)| it).collect();
+        let earlier = self.earlier.drain().flat_map(|(_, packets)| packets);
+        let mut lost: Vec<Inside> = self.inside.drain().map(|(_, packet)| packet).collect();
         lost.extend(earlier);
-        lost.sort_by_key(|it| (it.arrived, it.traffic, it.bytes));
-        for came in lost {
+        lost.sort_by_key(|packet| (packet.arrived, packet.traffic, packet.bytes));
+        for packet in lost {
             let row = PacketRow {
-                arrived: came.arrived,
-                left: came.arrived,
-                bytes: came.bytes,
-                traffic: came.traffic,
+                arrived: packet.arrived,
+                left: packet.arrived,
+                bytes: packet.bytes,
+                traffic: packet.traffic,
                 class: 0,
                 fate: Fate::Lost(DropReason::Early),
-                header_bytes: came.header_bytes,
-                flow: came.flow,
+                header_bytes: packet.header_bytes,
+                flow: packet.flow,
             };
-            rows.write(&row, came.start.as_deref().map_or(&[], |it| &it[..]))?;
+            rows.write(
+                &row,
+                packet.start.as_deref().map_or(&[], |start| &start[..]),
+            )?;
         }
         Ok(())
     }
 
-    /// RTM_GETQDISC for the queue, and its TCA_STATS2 (rtnetlink(7), linux/gen_stats.h).
+    /// Asks the kernel for the queue's statistics: RTM_GETQDISC, whose answer has TCA_STATS2
+    /// (rtnetlink(7), linux/gen_stats.h).
     fn backlog(&self) -> io::Result<Backlog> {
         const RTM_GETQDISC: u16 = 38;
         const NLM_F_REQUEST_ECHO: u16 = 0x1 | 0x8;
         const TCA_STATS2: u16 = 7;
         const TCA_STATS_QUEUE: u16 = 3;
-        let mut question = Vec::with_capacity(36);
-        question.extend_from_slice(&36u32.to_ne_bytes());
-        question.extend_from_slice(&RTM_GETQDISC.to_ne_bytes());
-        question.extend_from_slice(&NLM_F_REQUEST_ECHO.to_ne_bytes());
-        question.extend_from_slice(&1u32.to_ne_bytes());
-        question.extend_from_slice(&0u32.to_ne_bytes());
-        // struct tcmsg: family and padding, device, handle, parent, info.
+        let mut request = Vec::with_capacity(36);
+        request.extend_from_slice(&36u32.to_ne_bytes());
+        request.extend_from_slice(&RTM_GETQDISC.to_ne_bytes());
+        request.extend_from_slice(&NLM_F_REQUEST_ECHO.to_ne_bytes());
+        request.extend_from_slice(&1u32.to_ne_bytes());
+        request.extend_from_slice(&0u32.to_ne_bytes());
+        // struct tcmsg: family with padding, device, handle, parent, info.
         for word in [0, self.device, 0, self.parent, 0] {
-            question.extend_from_slice(&word.to_ne_bytes());
+            request.extend_from_slice(&word.to_ne_bytes());
         }
-        super::sys::send(self.netlink.as_fd(), &question)?;
+        super::sys::send(self.netlink.as_fd(), &request)?;
         let mut answer = [0u8; 8192];
         let length = nix::unistd::read(&self.netlink, &mut answer)?;
         let answer = &answer[..length];
@@ -218,7 +229,7 @@ impl Kernels {
             let code = i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes"));
             return Err(io::Error::from_raw_os_error(-code));
         }
-        let mut found = Backlog::default();
+        let mut backlog = Backlog::default();
         for (kind, value) in attributes(&answer[36..]) {
             if kind != TCA_STATS2 {
                 continue;
@@ -229,16 +240,16 @@ impl Kernels {
                         u32::from_ne_bytes(value[at..at + 4].try_into().expect("four bytes"))
                     };
                     // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
-                    found.packets = word(0);
-                    found.bytes = word(4);
+                    backlog.packets = word(0);
+                    backlog.bytes = word(4);
                 }
             }
         }
-        Ok(found)
+        Ok(backlog)
     }
 }
 
-/// The attributes of a message: kind and value.
+/// Returns the attributes of a message: the kind and the value of each.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes([*rest.first()?, *rest.get(1)?]));
@@ -249,7 +260,8 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn key(ip: &[u8]) -> FlowKey {
+/// Returns the key of a packet.
+fn key(ip: &[u8]) -> PacketKey {
     const UDP: u8 = 17;
     let u32_at = |at: usize| u32::from_be_bytes(ip[at..at + 4].try_into().expect("four bytes"));
     let header = usize::from(ip[0] & 0xf) * 4;
@@ -258,7 +270,7 @@ fn key(ip: &[u8]) -> FlowKey {
         None => 0,
     };
     let number = u16::from_be_bytes([ip[4], ip[5]]);
-    // Behind its checksum, which a device may not have filled in yet.
+    // The content starts after UDP's checksum, which a device may not have filled in yet.
     let mut content = Fnv1a::default();
     if ip[9] == UDP {
         content.write(ip.iter().skip(header + 8).copied());
@@ -266,6 +278,7 @@ fn key(ip: &[u8]) -> FlowKey {
     (u32_at(12), u32_at(16), ports, number, content.finish())
 }
 
+/// Returns the ECN field of a packet.
 fn ecn(ip: &[u8]) -> Ecn {
     forebay_aqm::TrafficClass(ip[1]).ecn()
 }

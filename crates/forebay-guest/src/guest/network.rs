@@ -1,12 +1,13 @@
-//! The network of a guest: for each traffic and each of its round trips a namespace of senders and
+//! Network of a guest: for each traffic and each of its round-trip times a namespace of senders and
 //! one of receivers, with the bottleneck between them.
 //!
 //! ```text
 //! s0..sN ── rtr ══ bottleneck ══ far ── d0..dN
 //!            netem: half of the round trip on the way to the senders, half to the receivers
 //! ```
-//! Senders are in none of the router's namespaces, so that TCP small queues do not see the queue.
-//! There is no ARP: both ends of a pair have the same address, and no neighbour is looked for.
+//! Senders are not in the router's namespace: otherwise TCP small queues would limit the data that
+//! a sender has in the queue under test. There is no ARP: both devices of a pair have the same
+//! address.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -23,94 +24,106 @@ use nix::sched::{setns, CloneFlags};
 use super::sys;
 use crate::limits::{ETHERNET_BYTES, LEAST_PACKET_BYTES};
 
+/// The namespace of the router before the bottleneck.
 pub const ROUTER: &str = "rtr";
+/// The namespace of the router after the bottleneck.
 pub const FAR: &str = "far";
-/// Devices of the bottleneck: of the router, and behind it.
+/// The device at which the router sends packets into the bottleneck.
 pub const NEAR_DEVICE: &str = "r1";
+/// The device at which packets come out of the bottleneck.
 pub const FAR_DEVICE: &str = "x0";
-/// Where a law of ours takes packets, and where it gives them back.
+/// The TUN device from which a queue of this workspace reads packets.
 pub const IN_DEVICE: &str = "fb0";
+/// The TUN device to which a queue of this workspace writes packets.
 pub const OUT_DEVICE: &str = "fb1";
 
-/// Senders of one traffic with one round trip.
+/// The flows of one traffic with the same round-trip time, which share two namespaces.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// The number of the group.
     pub number: u8,
+    /// The number of the traffic.
     pub traffic: usize,
+    /// The round-trip time of the paths, without queues.
     pub rtt: Span,
-    /// All its flows are of one host.
+    /// Whether all flows belong to one host.
     pub one_host: bool,
-    /// The one flow that it has: programs have hosts of their own.
+    /// The number of the only flow, where the traffic is a program: programs have hosts of their
+    /// own.
     pub only_flow: Option<u32>,
-    /// Its packets came once: hosts and flows are those of a file.
+    /// Whether packets, flows and hosts are those of a recorded file.
     pub recorded: bool,
 }
 
 impl Group {
+    /// Returns the name of the senders' namespace.
     pub fn source_namespace(&self) -> String {
         format!("s{}", self.number)
     }
 
+    /// Returns the name of the receivers' namespace.
     pub fn sink_namespace(&self) -> String {
         format!("d{}", self.number)
     }
 
-    /// Addresses of a flow at both ends.
+    /// Returns the addresses of a flow: sender, then receiver.
     pub fn addresses(&self, flow: u32) -> (Ipv4Addr, Ipv4Addr) {
         let host = if self.one_host { 1 } else { flow + 1 };
         self.addresses_of_hosts(u16::try_from(host & 0xffff).expect("it has 16 bits"))
     }
 
-    /// Of the hosts with this number at both ends.
+    /// Returns the addresses of the sender and of the receiver with this number.
     pub fn addresses_of_hosts(&self, host: u16) -> (Ipv4Addr, Ipv4Addr) {
         let base = 10 << 24 | u32::from(self.number) << 16 | u32::from(host);
         (base.into(), (base | SINKS << 16).into())
     }
 }
 
-/// Addresses of sinks are 10.(128 + group).x.y.
+/// The addresses of sinks are 10.(128 + group).x.y.
 const SINKS: u32 = 128;
 
-/// The groups of a scenario, in order, and the group of each flow of a traffic.
+/// Returns the groups of a scenario, in the order of its traffics.
 pub fn groups(scenario: &Scenario) -> Vec<Group> {
     let mut groups = Vec::new();
-    for (traffic, of) in scenario.traffic.iter().enumerate() {
-        let none = [Span::ZERO];
-        let rtts = if of.rtts.is_empty() {
-            &none[..]
+    for (number, traffic) in scenario.traffic.iter().enumerate() {
+        let no_delay = [Span::ZERO];
+        let rtts = if traffic.rtts.is_empty() {
+            &no_delay[..]
         } else {
-            &of.rtts
+            &traffic.rtts
         };
-        let programs = matches!(of.kind, TrafficKind::Program(_));
+        let programs = matches!(traffic.kind, TrafficKind::Program(_));
         let count = if programs {
-            of.flows as usize
+            traffic.flows as usize
         } else {
             rtts.len()
         };
         for (flow, rtt) in (0..).zip(rtts.iter().cycle().take(count)) {
             groups.push(Group {
                 number: u8::try_from(groups.len()).expect("the scenario was checked"),
-                traffic,
+                traffic: number,
                 rtt: *rtt,
-                one_host: of.host.is_some(),
+                one_host: traffic.host.is_some(),
                 only_flow: programs.then_some(flow),
-                recorded: matches!(of.kind, TrafficKind::Arrivals(_)),
+                recorded: matches!(traffic.kind, TrafficKind::Arrivals(_)),
             });
         }
     }
     groups
 }
 
-/// iproute2, as it was brought along with its libraries.
+/// The programs of iproute2 in a folder that has their libraries too.
 pub struct Tools {
     folder: PathBuf,
 }
 
 impl Tools {
+    /// Returns the tools in `folder`.
     pub fn new(folder: PathBuf) -> Tools {
         Tools { folder }
     }
 
+    /// Returns the command that runs `program` with the libraries of the folder.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.folder.join("lib/ld-linux-x86-64.so.2"));
         command
@@ -120,10 +133,10 @@ impl Tools {
         command
     }
 
-    /// Runs commands of `program` in a namespace, in one process.
+    /// Runs the commands of `program`, one a line, in a namespace and in one process.
     ///
     /// # Errors
-    /// What the program says.
+    /// A command fails; the error has the text of the program.
     pub fn batch(&self, program: &str, namespace: Option<&str>, commands: &str) -> io::Result<()> {
         if commands.is_empty() {
             return Ok(());
@@ -141,54 +154,58 @@ impl Tools {
         if let Some(input) = &mut child.stdin {
             input.write_all(commands.as_bytes())?;
         }
-        let ended = child.wait_with_output()?;
-        if ended.status.success() {
+        let output = child.wait_with_output()?;
+        if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said: Vec<&str> = said.lines().map(str::trim).collect();
-        Err(io::Error::other(format!("{program}: {}", said.join(" | "))))
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let errors: Vec<&str> = errors.lines().map(str::trim).collect();
+        Err(io::Error::other(format!(
+            "{program}: {}",
+            errors.join(" | ")
+        )))
     }
 
-    /// What `program` prints.
+    /// Runs `program` and returns its standard output, or the error where it cannot be started.
     pub fn output(&self, program: &str, words: &[&str]) -> String {
-        let ended = self.command(program).args(words).output();
-        ended.map_or_else(
+        let result = self.command(program).args(words).output();
+        result.map_or_else(
             |error| error.to_string(),
-            |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+            |output| String::from_utf8_lossy(&output.stdout).into_owned(),
         )
     }
 }
 
-/// Takes this thread into a namespace.
+/// Moves this thread into a namespace.
 ///
 /// # Errors
-/// As open(2) and setns(2) say.
+/// Those of open(2) and setns(2).
 pub fn enter(namespace: &str) -> io::Result<()> {
     let file = File::open(format!("/run/netns/{namespace}"))?;
     setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
     Ok(())
 }
 
-/// Of a device whose largest packet has this size.
+/// Returns the MTU of a device whose largest packet has this size on the wire.
 pub fn mtu(packet_bytes: u64) -> u64 {
     packet_bytes.max(LEAST_PACKET_BYTES) - u64::from(ETHERNET_BYTES)
 }
 
-/// The command for one way's part of a round trip.
+/// Returns the tc command that sets the delay of a device, for one direction of a round trip.
 fn netem(device: &str, delay: Span) -> String {
     let delay_ns = delay.as_nanos();
     format!("qdisc replace dev {device} root netem delay {delay_ns}ns limit 1000000\n")
 }
 
-/// Makes the path from the router on so much longer both ways, or shorter.
+/// Changes the delay of the bottleneck's path from `former` to `delay`, in both directions.
 ///
 /// # Errors
-/// What a tool says.
-pub fn set_delay(groups: &[Group], tools: &Tools, was: Span, is: Span) -> io::Result<()> {
+/// A command of a tool fails.
+pub fn set_delay(groups: &[Group], tools: &Tools, former: Span, delay: Span) -> io::Result<()> {
     let (mut back, mut forth) = (String::new(), String::new());
     for group in groups {
-        let half_ns = (group.rtt.as_nanos() / 2 + is.as_nanos()).saturating_sub(was.as_nanos());
+        let half_ns =
+            (group.rtt.as_nanos() / 2 + delay.as_nanos()).saturating_sub(former.as_nanos());
         back += &netem(&format!("a{}", group.number), Span::from_nanos(half_ns));
         forth += &netem(&format!("b{}", group.number), Span::from_nanos(half_ns));
     }
@@ -196,7 +213,7 @@ pub fn set_delay(groups: &[Group], tools: &Tools, was: Span, is: Span) -> io::Re
     tools.batch("tc", Some(FAR), &forth)
 }
 
-/// Writes a setting of this thread's namespace; the error has its name.
+/// Writes a kernel setting of this thread's namespace. The error names the setting.
 fn set_sysctl(name: &str, value: &str) -> Result<(), String> {
     let file = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::write(&file, value).map_err(|error| match error.kind() {
@@ -210,27 +227,27 @@ fn set_sysctl(name: &str, value: &str) -> Result<(), String> {
     })
 }
 
-/// Refuses a congestion control that this kernel lacks.
+/// Checks that the kernel has a congestion control.
 ///
 /// # Errors
-/// Those that it has.
+/// The kernel does not have it; the error lists those that it has.
 pub fn check_congestion_control(name: &str) -> io::Result<()> {
-    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
-    let known: Vec<&str> = known.split_whitespace().collect();
-    if known.contains(&name) {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+    let available: Vec<&str> = available.split_whitespace().collect();
+    if available.contains(&name) {
         return Ok(());
     }
-    let allowed = known.join(", ");
+    let allowed = available.join(", ");
     Err(io::Error::other(format!(
         "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay guest setup --source DIR` builds \
          a kernel with others"
     )))
 }
 
-/// Sets the network up, all but the queue.
+/// Sets up the network without the queue under test.
 ///
 /// # Errors
-/// What a tool says, or the kernel.
+/// A command of a tool fails, or the kernel refuses a call.
 pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<()> {
     fs::create_dir_all("/run/netns")?;
     make_wires(scenario, groups, tools)?;
@@ -242,7 +259,7 @@ pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<
     Ok(())
 }
 
-/// Namespaces, and the pairs of devices between them.
+/// Makes the namespaces, and the veth pairs between them.
 fn make_wires(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<()> {
     let largest = mtu(scenario.packet().0);
     let mut links = format!("netns add {ROUTER}\nnetns add {FAR}\n");
@@ -252,14 +269,14 @@ fn make_wires(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Resul
     }
     let mut pair = {
         let mut pairs = 0;
-        move |links: &mut String, one: (&str, &str), other: (&str, &str), mtu: u64| {
+        move |links: &mut String, near: (&str, &str), far: (&str, &str), mtu: u64| {
             pairs += 1;
             let mac = format!("02:00:00:00:{:02x}:{:02x}", pairs >> 8, pairs & 0xff);
             let _ = writeln!(
                 links,
                 "link add {} netns {} address {mac} mtu {mtu} type veth peer name {} netns {} \
                  address {mac} mtu {mtu}",
-                one.1, one.0, other.1, other.0
+                near.1, near.0, far.1, far.0
             );
         }
     };
@@ -279,7 +296,7 @@ fn make_wires(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Resul
     tools.batch("ip", None, &links)
 }
 
-/// Addresses, routes, and delays of the access links.
+/// Sets up addresses, routes, and the delays of the access links.
 fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Result<()> {
     let up = |device: &str, whole: bool| match whole {
         true => format!("link set {device} arp off up\n"),
@@ -296,7 +313,7 @@ fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Resul
         router += &up(&format!("a{n}"));
         far += &up(&format!("b{n}"));
         let _ = writeln!(router, "route add 10.{n}.0.0/16 dev a{n}");
-        // Nobody waits for packets that came once.
+        // Recorded packets have no receiver.
         let _ = match group.recorded {
             true => writeln!(far, "route add blackhole 10.{sinks}.0.0/16"),
             false => writeln!(far, "route add 10.{sinks}.0.0/16 dev b{n}"),
@@ -312,7 +329,7 @@ fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Resul
         ] {
             let mut end = String::from("link set lo up\n");
             end += &up_host;
-            // Every address of the block is the host's own.
+            // Every address of the block belongs to the host.
             let _ = writeln!(end, "route add local 10.{addresses}.0.0/16 dev lo");
             let source = group.only_flow.map(|flow| {
                 let (from, to) = group.addresses(flow);
@@ -323,7 +340,7 @@ fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Resul
                 }
             });
             end += &match source {
-                // A program's sockets take the address of their route.
+                // The sockets of a program have the source address of their route.
                 Some(address) => format!(
                     "addr add {address}/32 dev e0\nroute add default dev e0 src {address}\n"
                 ),
@@ -338,7 +355,7 @@ fn make_routes(offloads: Offloads, groups: &[Group], tools: &Tools) -> io::Resul
     tools.batch("tc", Some(FAR), &forth)
 }
 
-/// Both routers forward packets as they are.
+/// Lets both routers forward packets, without dividing or joining them.
 fn forward(offloads: Offloads, groups: &[Group]) -> io::Result<()> {
     for (namespace, devices) in [(ROUTER, 'a'), (FAR, 'b')] {
         enter(namespace)?;
@@ -348,7 +365,7 @@ fn forward(offloads: Offloads, groups: &[Group]) -> io::Result<()> {
         } else {
             FAR_DEVICE
         };
-        // Segments that a device takes whole are cut by none.
+        // With all offloads, no router divides segments.
         if offloads == Offloads::All {
             continue;
         }
@@ -360,12 +377,12 @@ fn forward(offloads: Offloads, groups: &[Group]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel's TCP does at the ends of a group.
+/// Sets up TCP at the ends of a group.
 fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<()> {
     let settings = &scenario.kernel;
     let ecn = scenario.traffic[group.traffic].kind.ecn();
     let l4s = ecn == EcnChoice::L4s;
-    for (namespace, ask) in [
+    for (namespace, requests_ecn) in [
         (group.source_namespace(), ecn != EcnChoice::Off),
         (
             group.sink_namespace(),
@@ -379,23 +396,24 @@ fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<
         let set = |name: &str, value: &str| {
             set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
         };
-        // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0). Of programs
-        // either end may be the active one.
+        // Passive ends accept ECN (2); active ends request it (1) or not (0) (tcp_ecn in Linux's
+        // ip-sysctl). Either end of a program may be the active one.
         let passive = namespace.starts_with('d') && group.only_flow.is_none();
         set(
             "tcp_ecn",
             if passive {
                 "2"
-            } else if ask {
+            } else if requests_ecn {
                 "1"
             } else {
                 "0"
             },
         )?;
-        // Of one connection to the next nothing is kept.
+        // Connections must not inherit metrics of earlier ones.
         set("tcp_no_metrics_save", "1")?;
-        // A router knows flows by their headers. Over veth a packet keeps its sender's hash, of which
-        // Linux draws another with each timeout.
+        // A real router identifies flows by their headers. Over veth, a packet keeps its sender's
+        // hash,
+        // which Linux would draw again after each timeout.
         set_sysctl("net.core.txrehash", "0").map_err(io::Error::other)?;
         set("tcp_rmem", "4096 131072 67108864")?;
         set("tcp_wmem", "4096 16384 67108864")?;
@@ -405,7 +423,7 @@ fn set_up_ends(scenario: &Scenario, group: &Group, tools: &Tools) -> io::Result<
         }
     }
     if l4s && settings.tcp.is_none() {
-        // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
+        // DCTCP sends ECT(0), but an L4S sender must send ECT(1) (RFC 9331, section 4.1).
         let rewrite = "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
                        ip tos 2 0x3 action pedit ex munge ip dsfield set 1 retain 0x3 pipe \
                        action csum ip\n";

@@ -1,5 +1,5 @@
-//! A queue of ours as the guest's bottleneck: packets come by one device and leave by another, at
-//! the exact times of the transmitter.
+//! Bottleneck with a queue of this workspace: packets arrive at one TUN device and leave by
+//! another, at the exact times of the transmitter.
 
 use std::fs::File;
 use std::io;
@@ -11,12 +11,12 @@ use forebay_scenario::{LawChoice, Scenario};
 use forebay_units::{Buffer, ParamError, Rate, Time};
 
 use super::rows::Rows;
-use super::syscalls::{Given, Syscalls};
+use super::syscalls::{CallResult, Syscalls};
 use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
-/// Where the bytes of a packet lie, and what the record says of it.
+/// The place of a packet's bytes, and its data for the record.
 #[derive(Clone, Copy)]
 struct Stored {
     slot: u32,
@@ -26,22 +26,24 @@ struct Stored {
     number: u32,
 }
 
+/// A packet in the queue.
 type Waiting = HeldPacket<Stored>;
 
-/// Packets that are asked for at one time: mostly one comes.
+/// The number of packets that are requested at a time. Mostly one has arrived.
 const FETCHED_PKTS: usize = 4;
 
-/// Takes what the queue gives up.
+/// A sink that collects the packets that the queue drops, with their times, reasons and classes.
 #[derive(Default)]
 struct HeldDrops(Vec<(Time, Waiting, DropReason, u8)>);
 
 impl Sink<Waiting> for HeldDrops {
-    fn dropped(&mut self, now: Time, packet: Waiting, why: DropReason, class: u8) {
-        self.0.push((now, packet, why, class));
+    fn dropped(&mut self, now: Time, packet: Waiting, reason: DropReason, class: u8) {
+        self.0.push((now, packet, reason, class));
     }
     fn marked(&mut self, _now: Time, _packet: &Waiting, _class: u8) {}
 }
 
+/// A queue of this workspace between two TUN devices.
 pub struct Ours {
     near: File,
     far: File,
@@ -50,18 +52,22 @@ pub struct Ours {
     lost: HeldDrops,
     slots: Vec<Vec<u8>>,
     free: Vec<u32>,
-    /// The packet that is being sent, and when it is out.
+    /// Packets in transmission, with the ends of their transmissions.
     sending: std::collections::VecDeque<(Time, Waiting)>,
-    /// By the second byte of an address: the number of the traffic.
+    /// The traffic of each group, by the second byte of a packet's source address.
     groups: Vec<GroupTraffic>,
+    /// The names of the law's state variables.
     names: Vec<String>,
-    /// Longest packet of the devices: a slot is cleared for each that comes.
+    /// The largest packet of the devices, in bytes.
     most_bytes: usize,
 }
 
 impl Ours {
+    /// Builds the queue of the scenario's bottleneck with a law. `devices` are those before and
+    /// after the queue.
+    ///
     /// # Errors
-    /// A law that does not fit the queue.
+    /// The law does not fit the queue.
     pub fn new(
         scenario: &Scenario,
         law: &LawChoice,
@@ -71,7 +77,8 @@ impl Ours {
     ) -> Result<Ours, ParamError> {
         let bottleneck = scenario.tested_link();
         let site = scenario.queue_site(bottleneck);
-        // The stream of the simulator's bottleneck: a law draws what it draws there.
+        // The stream is that of the simulator's bottleneck, so that the law draws the same random
+        // numbers.
         let queue = law.aqm().build(&site, seed, forebay_sim::LAW_STREAM)?;
         let mut names = Vec::new();
         let [near, far] = devices;
@@ -91,36 +98,39 @@ impl Ours {
         })
     }
 
+    /// Returns the device before the queue.
     pub fn device(&self) -> BorrowedFd<'_> {
         self.near.as_fd()
     }
 
-    /// Names of the law's inner values.
+    /// Returns the names of the law's state variables.
     pub fn probes(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// When something is to be done next.
+    /// Returns the time of the next event: a timer of the law, a departure, or the end of a
+    /// transmission.
     pub fn due(&self) -> Time {
         let law = self.queue.poll_timeout().unwrap_or(Time::MAX);
         let out = self.sending.front().map_or(Time::MAX, |(out, _)| *out);
         self.transmitter.due().min(law).min(out)
     }
 
-    /// Changes the rate; what is left of the packet being sent goes at the new one.
+    /// Changes the rate. The rest of the packet in transmission is sent at the new rate.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
-        let moved = self.transmitter.set_rate(now, rate);
-        if let (Some(moved), Some((out, _))) = (moved, self.sending.back_mut()) {
-            *out = moved;
+        let new_end = self.transmitter.set_rate(now, rate);
+        if let (Some(new_end), Some((end, _))) = (new_end, self.sending.back_mut()) {
+            *end = new_end;
         }
         self.queue.set_rate(rate);
     }
 
+    /// Changes the size of the buffer.
     pub fn set_buffer(&mut self, buffer: Buffer) {
         self.queue.set_buffer(buffer);
     }
 
-    /// Asks for packets that have come.
+    /// Requests packets that have arrived at the device.
     pub fn ask(&mut self, syscalls: &mut Syscalls) {
         for _ in 0..FETCHED_PKTS {
             let slot = self.take_slot();
@@ -130,28 +140,29 @@ impl Ours {
         }
     }
 
-    /// A slot that nobody has filled.
+    /// Returns the memory of a slot and marks the slot free.
     pub fn unused(&mut self, slot: u32, memory: Vec<u8>) {
         self.slots[slot as usize] = memory;
         self.free.push(slot);
     }
 
-    /// Takes a packet that has come; whether there may be another.
+    /// Handles the result of a request for a packet, which goes into the queue. Returns whether
+    /// there may be another packet.
     ///
     /// # Errors
-    /// As read(2) and write(2) say.
+    /// Those of read(2) and write(2).
     pub fn fetched(
         &mut self,
         now: Time,
         (slot, mut memory): (u32, Vec<u8>),
-        given: &Given,
+        result: &CallResult,
         rows: &mut Rows,
     ) -> io::Result<bool> {
-        if given.would_block() {
+        if result.would_block() {
             self.unused(slot, memory);
             return Ok(false);
         }
-        memory.truncate(usize::try_from(given.checked()?).unwrap_or(0));
+        memory.truncate(usize::try_from(result.checked()?).unwrap_or(0));
         self.slots[slot as usize] = memory;
         let Some(packet) = self.read(now, slot) else {
             self.free.push(slot);
@@ -161,18 +172,20 @@ impl Ours {
         if self.transmitter.arrived(now) {
             self.send_next(now, rows)?;
         }
-        // Saved tokens let it go before the next one of this moment comes, as in a simulation.
+        // With saved tokens the packet leaves before the next one of the same time arrives, as in a
+        // simulation.
         while self.transmitter.due() <= now {
             self.send_next(now, rows)?;
         }
-        self.tell_lost(rows)?;
+        self.write_lost(rows)?;
         Ok(true)
     }
 
-    /// Brings queue and law up to `now`, and asks for packets to be handed on.
+    /// Advances queue and law to `now`, and requests writes of the packets whose transmission has
+    /// ended.
     ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn advance(
         &mut self,
         now: Time,
@@ -184,7 +197,7 @@ impl Ours {
         }
         while self.sending.front().is_some_and(|(out, _)| *out <= now) {
             let (_, packet) = self.sending.pop_front().expect("there is one");
-            // The last bit is out.
+            // The last bit has been sent.
             let slot = packet.handle.slot;
             let bytes = std::mem::take(&mut self.slots[slot as usize]);
             syscalls.hand_on(self.far.as_fd(), slot, bytes);
@@ -192,10 +205,10 @@ impl Ours {
         while self.transmitter.due() <= now {
             self.send_next(self.transmitter.due(), rows)?;
         }
-        self.tell_lost(rows)
+        self.write_lost(rows)
     }
 
-    /// The queue, for a sample.
+    /// Returns the row of a sample.
     pub fn sample(&self) -> SampleRow {
         let mut probes = vec![f64::NAN; self.names.len()];
         self.queue.probe(&mut |name, value| {
@@ -210,6 +223,7 @@ impl Ours {
         }
     }
 
+    /// Returns a free slot, which is new if necessary.
     fn take_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(Vec::new());
@@ -217,7 +231,8 @@ impl Ours {
         })
     }
 
-    /// `None` for what is no packet of a flow here, such as a router's message.
+    /// Returns the packet in a slot for the queue; `None` for packets of no flow, such as ICMP
+    /// messages of a router.
     fn read(&self, now: Time, slot: u32) -> Option<Waiting> {
         let bytes = &self.slots[slot as usize];
         let headers = Headers::read(bytes)?;
@@ -241,6 +256,7 @@ impl Ours {
         })
     }
 
+    /// Starts the transmission of the next packet, if there is one, and writes its row.
     fn send_next(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
         let sent = self.transmitter.ask(now, &mut self.queue, &mut self.lost);
         let Some(sent) = sent else { return Ok(()) };
@@ -268,20 +284,22 @@ impl Ours {
         Ok(())
     }
 
-    /// A packet has been handed on; one for which there was no room is lost behind the queue.
+    /// Handles the result of a write after the queue. A packet for which the device had no room is
+    /// lost there.
     ///
     /// # Errors
-    /// As write(2) says.
-    pub fn handed_on(&mut self, slot: u32, memory: Vec<u8>, given: &Given) -> io::Result<()> {
+    /// Those of write(2).
+    pub fn handed_on(&mut self, slot: u32, memory: Vec<u8>, result: &CallResult) -> io::Result<()> {
         self.unused(slot, memory);
-        match given.would_block() {
+        match result.would_block() {
             true => Ok(()),
-            false => given.checked().map(drop),
+            false => result.checked().map(drop),
         }
     }
 
-    fn tell_lost(&mut self, rows: &mut Rows) -> io::Result<()> {
-        for (at, packet, why, class) in self.lost.0.drain(..) {
+    /// Writes the rows of dropped packets and frees their slots.
+    fn write_lost(&mut self, rows: &mut Rows) -> io::Result<()> {
+        for (at, packet, reason, class) in self.lost.0.drain(..) {
             self.free.push(packet.handle.slot);
             let row = PacketRow {
                 arrived: packet.handle.arrived,
@@ -289,7 +307,7 @@ impl Ours {
                 bytes: packet.bytes,
                 traffic: packet.handle.traffic,
                 class,
-                fate: Fate::Lost(why),
+                fate: Fate::Lost(reason),
                 header_bytes: packet.handle.header_bytes,
                 flow: packet.handle.number,
             };
@@ -299,6 +317,7 @@ impl Ours {
     }
 }
 
+/// Adds the names of the law's state variables to `names`.
 fn queue_names(queue: &Queue<Waiting>, names: &mut Vec<String>) {
     queue.probe(&mut |name, _| names.push(name.to_owned()));
 }

@@ -1,4 +1,4 @@
-//! Programs of the user's as endpoints: processes in the hosts' namespaces, which end with the run.
+//! Programs of the user as endpoints: processes in the hosts' namespaces, which end with the run.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,12 +18,12 @@ use super::network::Group;
 use super::sys;
 use crate::record::ProgramOutcome;
 
-/// End of a program's output that is kept.
+/// The number of bytes at the end of a program's output that are kept.
 const LAST_BYTES: u64 = 4000;
-/// Time to end in, after the signal that asks for it.
+/// Time that programs have to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// One end of a flow.
+/// A program at one end of a flow.
 pub struct Program {
     traffic: u32,
     end: &'static str,
@@ -34,13 +34,15 @@ pub struct Program {
     folder: PathBuf,
     child: Option<Child>,
     status: Option<i32>,
-    /// It was asked to end: how it did so says nothing.
-    asked: bool,
+    /// Whether the program was told to end, so that its exit status says nothing.
+    told_to_end: bool,
     failure: Option<String>,
 }
 
 impl Program {
-    /// Both names of the variables that have the addresses are those of `forebay link`.
+    /// Describes a program that has not started. `run` and `folder` are the folder of the run and
+    /// the program's working directory; `number` gives its output file a name. The environment
+    /// variables with the addresses have the same names as in `forebay link`.
     pub fn new(
         group: &Group,
         flow: u32,
@@ -49,7 +51,7 @@ impl Program {
         (run, folder): (&Path, &Path),
         number: usize,
     ) -> Program {
-        // As over `forebay link`: what the server sends crosses the queue under test.
+        // The data of the server crosses the queue under test.
         let (source, client) = group.addresses(flow);
         Program {
             traffic: crate::count(group.traffic),
@@ -67,18 +69,19 @@ impl Program {
             folder: folder.to_owned(),
             child: None,
             status: None,
-            asked: false,
+            told_to_end: false,
             failure: None,
         }
     }
 
+    /// Returns the namespace of the program's host.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Starts it in the namespace of this thread.
+    /// Starts the program in the namespace of this thread. A failure is kept for its outcome.
     pub fn start(&mut self) {
-        let started = File::create(&self.output).and_then(|output| {
+        let result = File::create(&self.output).and_then(|output| {
             let errors = output.try_clone()?;
             let mut program = Command::new("/bin/sh");
             confine(&mut program);
@@ -92,22 +95,23 @@ impl Program {
                 .process_group(0)
                 .spawn()
         });
-        match started {
+        match result {
             Ok(child) => self.child = Some(child),
             Err(error) => self.failure = Some(format!("did not start: {error}")),
         }
     }
 
-    /// Sees whether it has ended.
+    /// Notes whether the program has ended.
     pub fn reap(&mut self) {
         let Some(child) = &mut self.child else { return };
         if let Ok(Some(status)) = child.try_wait() {
             let status = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
-            self.status = Some(status).filter(|_| !self.asked);
+            self.status = Some(status).filter(|_| !self.told_to_end);
             self.child = None;
         }
     }
 
+    /// Sends a signal to the program's process group.
     fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
             if let Ok(pid) = i32::try_from(child.id()) {
@@ -116,13 +120,14 @@ impl Program {
         }
     }
 
-    /// Asks it to end.
+    /// Tells the program to end (SIGTERM).
     pub fn ask_to_end(&mut self) {
         self.reap();
-        self.asked = true;
+        self.told_to_end = true;
         self.signal(Signal::SIGTERM);
     }
 
+    /// Kills the program and returns its outcome.
     fn outcome(mut self) -> ProgramOutcome {
         self.reap();
         self.signal(Signal::SIGKILL);
@@ -137,8 +142,9 @@ impl Program {
     }
 }
 
-/// Has a program, which is root in the guest, write to nothing of the host's: it may mount nothing,
-/// does not see the run's folder, and cannot name a helper that the kernel would start for it.
+/// Confines a program, which is root in the guest, so that it cannot write to files of the host: it
+/// may mount nothing, does not see the folder of the run, and cannot name a helper that the kernel
+/// would start for it.
 #[allow(unsafe_code, reason = "system calls between fork and exec")]
 fn confine(program: &mut Command) {
     let steps = || {
@@ -151,7 +157,7 @@ fn confine(program: &mut Command) {
         unshare(CloneFlags::CLONE_NEWNS)?;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
         umount2(super::RUN, MntFlags::MNT_DETACH)?;
-        // Core dumps, modules and events of devices start helpers with all capabilities.
+        // Core dumps, module requests and device events start helpers with all capabilities.
         change("/sys", MsFlags::MS_RDONLY)?;
         bind("/proc/sys", MsFlags::empty())?;
         change("/proc/sys", MsFlags::MS_RDONLY)?;
@@ -165,11 +171,11 @@ fn confine(program: &mut Command) {
     }
 }
 
-/// Where the programs of a traffic run: in the scenario's folder, or in one that has `files` of it
-/// alone.
+/// Returns the working directory of a traffic's programs: the folder of the scenario, or a new
+/// folder that has only links to `files`.
 ///
 /// # Errors
-/// As mkdir(2) and symlink(2) say.
+/// Those of mkdir(2) and symlink(2).
 pub fn folder(traffic: usize, scenario: &Path, files: &[ProgramFile]) -> io::Result<PathBuf> {
     if files.is_empty() {
         return Ok(scenario.to_owned());
@@ -181,15 +187,15 @@ pub fn folder(traffic: usize, scenario: &Path, files: &[ProgramFile]) -> io::Res
             fs::create_dir_all(parent)?;
         }
         match symlink(scenario.join(&file.name), link) {
-            // Of another flow, or named twice.
+            // Another flow has made the link, or the file is named twice.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made?,
+            result => result?,
         }
     }
     Ok(folder)
 }
 
-/// Ends all programs, and says how they ended.
+/// Ends all programs and returns their outcomes.
 pub fn finish(mut programs: Vec<Program>) -> Vec<ProgramOutcome> {
     if programs.is_empty() {
         return Vec::new();
@@ -199,6 +205,7 @@ pub fn finish(mut programs: Vec<Program>) -> Vec<ProgramOutcome> {
     programs.into_iter().map(Program::outcome).collect()
 }
 
+/// Returns the end of a program's output.
 fn last(output: &Path) -> String {
     let read = || {
         let mut file = File::open(output)?;

@@ -1,5 +1,5 @@
-//! Packets that came once, at their times again: made here, and sent from the host of the senders.
-//! Behind the queue nobody waits for them.
+//! Replay of recorded packets: packets with the recorded sizes and flows are sent at the recorded
+//! times from the host of the senders. They have no receiver after the queue.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,26 +13,29 @@ use super::network::Group;
 use super::sys;
 use crate::limits::ETHERNET_BYTES;
 
-/// IP and the ports, by which queues tell flows apart.
+/// The smallest packet: the IP header, and the ports, by which queues identify flows.
 const LEAST_BYTES: usize = 24;
+/// The largest packet.
 const LARGEST_BYTES: usize = 65_535;
+/// The destination port of all packets.
 const SINK_PORT: u16 = 5000;
 
+/// The sender of a traffic's recorded packets.
 pub struct Recorded {
     socket: OwnedFd,
     group: Group,
-    /// Those that come next, in order.
+    /// The next packets, in the order of their times.
     pub coming: VecDeque<Coming>,
-    /// Of a packet, in its IP header: the taps know it by that.
+    /// The identification of the last packet in its IP header, by which the taps recognise packets.
     number: u16,
     packet: Vec<u8>,
 }
 
 impl Recorded {
-    /// In the namespace of the senders.
+    /// Opens a raw socket. The thread must be in the namespace of the senders.
     ///
     /// # Errors
-    /// As socket(2) says.
+    /// Those of socket(2) and setsockopt(2).
     pub fn new(group: &Group) -> io::Result<Recorded> {
         let socket = sys::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
         let room = 1i32 << 24;
@@ -46,10 +49,10 @@ impl Recorded {
         })
     }
 
-    /// Sends a packet.
+    /// Sends a packet. A packet for which the kernel has no room is lost before the queue.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// Those of sendto(2).
     pub fn send(&mut self, coming: Coming) -> io::Result<()> {
         let wire_bytes = usize::from(coming.bytes);
         let header = usize::try_from(ETHERNET_BYTES).expect("a small number");
@@ -70,11 +73,11 @@ impl Recorded {
         packet[22..24].copy_from_slice(&SINK_PORT.to_be_bytes());
         match sys::send_raw(self.socket.as_fd(), packet, to) {
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
-            sent => sent,
+            result => result,
         }
     }
 
-    /// Of the hosts that the file has, or of the flow.
+    /// Returns the addresses of a packet: those of its hosts in the file, or those of its flow.
     fn addresses(&self, coming: Coming) -> (Ipv4Addr, Ipv4Addr) {
         let Some((from, to)) = coming.hosts else {
             return self.group.addresses(coming.flow);

@@ -1,4 +1,4 @@
-//! The rows of packets as they are written, and, where asked for, how each packet begins.
+//! Files of the packets' rows, and of their headers where the run keeps them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,19 +6,21 @@ use std::path::Path;
 
 use crate::record::{PacketRow, PACKETS, STARTS, START_BYTES};
 
-/// The headers of a packet, from IP on, and zeros behind them.
+/// The first bytes of a packet, from its IP header on, filled up with zeros.
 pub type Start = [u8; START_BYTES];
 
+/// The open files.
 pub struct Rows {
     packets: BufWriter<File>,
     starts: Option<BufWriter<File>>,
 }
 
 impl Rows {
-    /// In the run's folder; with `starts` a second file has the headers.
+    /// Creates the file of rows in the folder of the run, and with `starts` a second file for
+    /// headers.
     ///
     /// # Errors
-    /// As open(2) says.
+    /// Those of open(2).
     pub fn create(folder: &Path, starts: bool) -> io::Result<Rows> {
         let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
         let starts = match starts {
@@ -31,13 +33,16 @@ impl Rows {
         })
     }
 
-    /// The headers of a packet, to be kept until its row is known; `None` where nobody asks.
+    /// Returns the headers of a packet, which the caller keeps until the packet's row is known;
+    /// `None` where the run does not keep headers.
     pub fn start_of(&self, packet: &[u8]) -> Option<Box<Start>> {
         self.starts.as_ref().map(|_| Box::new(start(packet)))
     }
 
+    /// Writes the row of a packet, and its headers where the run keeps them.
+    ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn write(&mut self, row: &PacketRow, packet: &[u8]) -> io::Result<()> {
         row.write(&mut self.packets)?;
         match &mut self.starts {
@@ -46,14 +51,17 @@ impl Rows {
         }
     }
 
+    /// Writes the buffered rows to the files.
+    ///
     /// # Errors
-    /// As write(2) says.
+    /// Those of write(2).
     pub fn flush(&mut self) -> io::Result<()> {
         self.packets.flush()?;
         self.starts.as_mut().map_or(Ok(()), BufWriter::flush)
     }
 }
 
+/// Returns the first bytes of a packet.
 fn start(packet: &[u8]) -> Start {
     let mut start = [0; START_BYTES];
     let length = packet.len().min(START_BYTES);

@@ -1,4 +1,4 @@
-//! System calls that have no safe wrapper.
+//! Safe functions around system calls for which the crate nix has none.
 
 use std::ffi::CString;
 use std::io;
@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::libc;
 
+/// Returns the result of a system call, or the error in errno where it is -1.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     match result {
         -1 => Err(io::Error::last_os_error()),
@@ -14,11 +15,12 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Returns the size of a type as system calls take it.
 fn length<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("a small structure")
 }
 
-/// A socket that never blocks.
+/// Opens a non-blocking socket.
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe {
@@ -32,6 +34,7 @@ pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     checked(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Sets an option of a socket (setsockopt(2)).
 pub fn set_option<T>(fd: &impl AsFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     let value = std::ptr::from_ref(value).cast();
     // SAFETY: the pointer is that of a live value of the length given.
@@ -40,6 +43,7 @@ pub fn set_option<T>(fd: &impl AsFd, level: i32, name: i32, value: &T) -> io::Re
     checked(result).map(drop)
 }
 
+/// Sets the congestion control of a TCP socket (TCP_CONGESTION, tcp(7)).
 pub fn set_congestion_control(fd: &impl AsFd, name: &str) -> io::Result<()> {
     let bytes = name.as_bytes();
     let length = libc::socklen_t::try_from(bytes.len()).expect("a short name");
@@ -56,7 +60,8 @@ pub fn set_congestion_control(fd: &impl AsFd, name: &str) -> io::Result<()> {
     checked(result).map(drop)
 }
 
-fn raw(address: SocketAddrV4) -> libc::sockaddr_in {
+/// Returns an address as a `struct sockaddr_in`.
+fn to_sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::sa_family_t::try_from(libc::AF_INET).expect("a small number"),
         sin_port: address.port().to_be(),
@@ -67,13 +72,15 @@ fn raw(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-fn cooked(address: &libc::sockaddr_in) -> SocketAddrV4 {
+/// Returns the address of a `struct sockaddr_in`.
+fn from_sockaddr(address: &libc::sockaddr_in) -> SocketAddrV4 {
     let ip = u32::from_be(address.sin_addr.s_addr);
     SocketAddrV4::new(ip.into(), u16::from_be(address.sin_port))
 }
 
+/// Binds a socket to an address.
 pub fn bind(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
-    let address = raw(address);
+    let address = to_sockaddr(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: the pointer is that of a live address of the length given.
     checked(unsafe {
@@ -86,9 +93,9 @@ pub fn bind(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
     .map(drop)
 }
 
-/// Begins to connect.
+/// Starts to connect a socket, without waiting for the result.
 pub fn connect(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
-    let address = raw(address);
+    let address = to_sockaddr(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: as in `bind`.
     let result = unsafe {
@@ -100,16 +107,17 @@ pub fn connect(fd: &impl AsFd, address: SocketAddrV4) -> io::Result<()> {
     };
     match checked(result) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
-        other => other.map(drop),
+        result => result.map(drop),
     }
 }
 
+/// Lets a socket accept connections.
 pub fn listen(fd: &impl AsFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
     checked(unsafe { libc::listen(fd.as_fd().as_raw_fd(), 4096) }).map(drop)
 }
 
-/// The next connection that waits, and where it comes from.
+/// Accepts the next connection. Returns its socket and the address of the other side.
 pub fn accept(fd: &impl AsFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
     // SAFETY: an address of zeros is a valid value.
     let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
@@ -124,13 +132,13 @@ pub fn accept(fd: &impl AsFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
         )
     };
     // SAFETY: the descriptor is new and belongs to nobody else.
-    checked(fd).map(|fd| (unsafe { OwnedFd::from_raw_fd(fd) }, cooked(&from)))
+    checked(fd).map(|fd| (unsafe { OwnedFd::from_raw_fd(fd) }, from_sockaddr(&from)))
 }
 
-/// Hands `bytes` to a socket; how many it took.
+/// Writes bytes to a socket. Returns the number of bytes written.
 pub fn send(fd: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the slice lives through the call.
-    let sent = unsafe {
+    let result = unsafe {
         libc::send(
             fd.as_raw_fd(),
             bytes.as_ptr().cast(),
@@ -138,14 +146,14 @@ pub fn send(fd: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
             libc::MSG_NOSIGNAL,
         )
     };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Hands a packet that has its IP header to a raw socket, which sends it to `to`.
+/// Sends a packet with its IP header to `to`, over a raw socket.
 pub fn send_raw(fd: BorrowedFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
-    let address = raw(SocketAddrV4::new(to, 0));
+    let address = to_sockaddr(SocketAddrV4::new(to, 0));
     // SAFETY: packet and address live through the call, and have the lengths given.
-    let sent = unsafe {
+    let result = unsafe {
         libc::sendto(
             fd.as_raw_fd(),
             packet.as_ptr().cast(),
@@ -155,19 +163,19 @@ pub fn send_raw(fd: BorrowedFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
             length::<libc::sockaddr_in>(),
         )
     };
-    match sent {
+    match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// The next datagram's first bytes into `start`, and where it comes from.
+/// Receives the next datagram: its first bytes go into `start`. Returns the address of its sender.
 pub fn receive_from(fd: BorrowedFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
     // SAFETY: an address of zeros is a valid value.
     let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     let mut bytes = length::<libc::sockaddr_in>();
     // SAFETY: the kernel writes at most the lengths given, into memory that lives through the call.
-    let got = unsafe {
+    let bytes_read = unsafe {
         libc::recvfrom(
             fd.as_raw_fd(),
             start.as_mut_ptr().cast(),
@@ -177,22 +185,24 @@ pub fn receive_from(fd: BorrowedFd, start: &mut [u8]) -> io::Result<SocketAddrV4
             &raw mut bytes,
         )
     };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    Ok(cooked(&from))
+    usize::try_from(bytes_read).map_err(|_| io::Error::last_os_error())?;
+    Ok(from_sockaddr(&from))
 }
 
-/// Ends a connection's sending side.
+/// Closes the sending side of a connection.
 pub fn shut_down(fd: BorrowedFd) {
     // SAFETY: no memory is passed.
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
 }
 
-/// Numbers of a connection (include/uapi/linux/tcp.h, struct tcp_info).
+/// Counters of a TCP connection (`struct tcp_info` in include/uapi/linux/tcp.h).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpInfo {
+    /// Packets in flight (`tcpi_unacked`).
     pub unacked_pkts: u32,
-    /// Data segments that were sent, with those sent again.
+    /// Data segments result, including retransmissions (`tcpi_data_segs_out`).
     pub sent_pkts: u32,
+    /// Retransmitted segments (`tcpi_total_retrans`).
     pub resent_pkts: u32,
 }
 
@@ -221,9 +231,9 @@ pub fn tcp_info(fd: BorrowedFd) -> TcpInfo {
     }
 }
 
-/// A device for packets of IP, in the namespace of this thread.
+/// Makes a TUN device in the network namespace of this thread.
 pub fn tun(name: &str) -> io::Result<OwnedFd> {
-    /// linux/if_tun.h: _IOW('T', 202, int).
+    /// `_IOW('T', 202, int)` (linux/if_tun.h).
     const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
     let path = CString::new("/dev/net/tun").expect("no zero in it");
     // SAFETY: the path lives through the call.
@@ -243,9 +253,9 @@ pub fn tun(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Capabilities that programs of a run keep (linux/capability.h): what servers, `ip`, `tc`, `ping`
-/// and `tcpdump` need, and nothing with which a mount can be had. Those left out are, above all,
-/// CAP_SYS_ADMIN, which mounts; CAP_SYS_PTRACE, which takes over a process that has it;
+/// The capabilities that programs of a run keep (linux/capability.h): those that servers, `ip`,
+/// `tc`, `ping` and `tcpdump` need, and none with which a program could mount. Those left out are,
+/// above all, CAP_SYS_ADMIN, which mounts; CAP_SYS_PTRACE, which takes over a process that has it;
 /// CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_BPF and CAP_PERFMON, which reach the kernel's memory; and
 /// CAP_DAC_READ_SEARCH and CAP_SYS_CHROOT, which reach files outside the root.
 const KEPT_CAPABILITIES: [u32; 15] = [
@@ -266,11 +276,11 @@ const KEPT_CAPABILITIES: [u32; 15] = [
     24, // CAP_SYS_RESOURCE
 ];
 
-/// Takes every other capability from this process, and from all that it will execute.
+/// Drops all other capabilities of this process, and of all programs that it will execute.
 pub fn drop_capabilities() -> io::Result<()> {
-    /// linux/capability.h: _LINUX_CAPABILITY_VERSION_3, and sets of 64 bits in two halves.
+    /// `_LINUX_CAPABILITY_VERSION_3` (linux/capability.h): sets of 64 bits in two halves.
     const VERSION: u32 = 0x2008_0522;
-    // A kernel refuses the first number that it does not know.
+    // The kernel returns EINVAL for the first number that it does not know.
     for capability in (0..64).filter(|number| !KEPT_CAPABILITIES.contains(number)) {
         // SAFETY: no memory is passed.
         match checked(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
@@ -278,12 +288,12 @@ pub fn drop_capabilities() -> io::Result<()> {
             dropped => dropped.map(drop)?,
         }
     }
-    let kept = KEPT_CAPABILITIES
+    let kept_set = KEPT_CAPABILITIES
         .iter()
         .fold(0, |set, number| set | 1u32 << number);
     let header = [VERSION, 0];
-    // Effective, permitted, inheritable: the lower halves, then the higher.
-    let sets = [kept, kept, 0, 0, 0, 0];
+    // The order is effective, permitted, inheritable: first the lower halves, then the upper ones.
+    let sets = [kept_set, kept_set, 0, 0, 0, 0];
     // SAFETY: header and sets live through the call, and have the sizes of version 3.
     let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
     match set {
@@ -292,7 +302,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// struct ifreq: a name, and 24 bytes of what it is about.
+/// `struct ifreq`: the name of a device, and 24 bytes of data.
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -300,6 +310,7 @@ struct Request {
 }
 
 impl Request {
+    /// Returns a request for a device, with zeros as data.
     fn of(device: &str) -> Request {
         let mut name = [0; libc::IFNAMSIZ];
         name[..device.len()].copy_from_slice(device.as_bytes());
@@ -310,22 +321,23 @@ impl Request {
     }
 }
 
-/// Lets a device of this thread's namespace cut segments of its sender's into packets (GSO), and join
-/// packets that come at one time (GRO), or neither. It never hands on what is not cut (TSO).
+/// Turns GSO and GRO of a device in this thread's namespace on or off: the device divides segments
+/// into packets, and joins packets that arrive at the same time. TSO is always turned off, so that
+/// the device passes no undivided segment on.
 pub fn set_offloads(device: &str, on: bool) -> io::Result<()> {
-    /// linux/sockios.h, linux/ethtool.h.
+    // Numbers of linux/sockios.h and linux/ethtool.h.
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     const STSO: u32 = 0x1f;
     const SGSO: u32 = 0x24;
     const SGRO: u32 = 0x2c;
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     for (command, on) in [(STSO, false), (SGSO, on), (SGRO, on)] {
-        // struct ethtool_value: command, and 1 for on.
+        // `struct ethtool_value`: the command, and 1 for on.
         let mut value = [command, u32::from(on)];
         let mut request = Request::of(device);
         let pointer = value.as_mut_ptr() as usize;
         request.data[..8].copy_from_slice(&pointer.to_ne_bytes());
-        // SAFETY: request and value live through the call, and have the lengths that it expects.
+        // SAFETY: request and value live through the call, and have the sizes that it expects.
         checked(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
     }
     Ok(())

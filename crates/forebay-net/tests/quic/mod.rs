@@ -1,5 +1,5 @@
-//! quinn-proto as an endpoint of the network: a client that sends so many bytes on one stream, and a
-//! server that reads them.
+//! quinn-proto as an endpoint of the network: a client that sends so many bytes on one stream, and
+//! a server that reads them.
 
 mod plaintext;
 
@@ -82,7 +82,8 @@ impl quinn::ConnectionIdGenerator for Counted {
 }
 
 impl Quic {
-    /// A client and its server, for a transfer of so many bytes; `seed` is that of their random draws.
+    /// A client and its server, for a transfer of so many bytes; `seed` is that of their random
+    /// draws.
     pub fn pair(bytes: u64, seed: u8) -> (Quic, Quic) {
         let epoch = Instant::now();
         let end = |server: Option<Arc<ServerConfig>>, peer, seed| {

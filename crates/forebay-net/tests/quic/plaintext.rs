@@ -1,6 +1,6 @@
-//! QUIC without secrets: keys that change nothing, and a handshake of transport parameters alone, in
-//! as many flights as that of TLS 1.3 (RFC 9001 section 4). Packets have the size that AES-GCM gives
-//! them, and each run has the same bytes.
+//! QUIC without secrets: keys that change nothing, and a handshake of transport parameters alone,
+//! in as many flights as that of TLS 1.3 (RFC 9001 section 4). Packets have the size that AES-GCM
+//! gives them, and each run has the same bytes.
 
 use std::any::Any;
 use std::sync::Arc;

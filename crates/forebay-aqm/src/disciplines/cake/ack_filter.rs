@@ -18,9 +18,9 @@ words! {
 impl AckFilter {
     /// Returns the position of an ACK that the newest packet of `band` makes redundant.
     ///
-    /// The filter drops the older of two redundant pure ACKs of a flow, so that one remains to clock
-    /// the sender. The aggressive filter also drops a single redundant ACK directly in front of the
-    /// newest packet. An ACK that reports a change of the ECN flags is kept.
+    /// The filter drops the older of two redundant pure ACKs of a flow, so that one remains to
+    /// clock the sender. The aggressive filter also drops a single redundant ACK directly in front
+    /// of the newest packet. An ACK that reports a change of the ECN flags is kept.
     pub fn redundant<P: Packet>(self, band: &Band<P>) -> Option<usize> {
         if self == AckFilter::Off {
             return None;

@@ -12,8 +12,8 @@ words! {
 }
 
 impl Framing {
-    /// Returns the bytes on the wire for a packet of `bytes`: cells of 53 bytes that carry 48 (ATM), or
-    /// one more byte for each 64 begun (PTM).
+    /// Returns the bytes on the wire for a packet of `bytes`: cells of 53 bytes that carry 48
+    /// (ATM), or one more byte for each 64 begun (PTM).
     pub fn bytes(self, bytes: u32) -> u32 {
         match self {
             Framing::None => bytes,

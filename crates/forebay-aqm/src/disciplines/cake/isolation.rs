@@ -19,8 +19,8 @@ words! {
 }
 
 impl Isolation {
-    /// Returns whether the link is shared between source hosts, and between destination hosts, before
-    /// it is shared between their flows.
+    /// Returns whether the link is shared between source hosts, and between destination hosts,
+    /// before it is shared between their flows.
     pub fn between_hosts(self) -> (bool, bool) {
         let source = matches!(self, Isolation::TripleIsolate | Isolation::DualSource);
         let destination = matches!(self, Isolation::TripleIsolate | Isolation::DualDestination);

@@ -1,4 +1,5 @@
-//! The scheduler: it chooses the tin and the queue to serve, and charges the shaper for each packet.
+//! The scheduler: it chooses the tin and the queue to serve, and charges the shaper for each
+//! packet.
 
 use forebay_units::{Span, Time};
 
@@ -44,8 +45,8 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// Ends the turn of a queue that has used up its deficit. A sparse queue that still holds packets
-    /// becomes a bulk queue.
+    /// Ends the turn of a queue that has used up its deficit. A sparse queue that still holds
+    /// packets becomes a bulk queue.
     pub fn end_turn(&mut self, tin: usize, number: usize) {
         let isolation = self.params.isolation;
         let tin = &mut self.tins[tin];
@@ -70,9 +71,9 @@ impl<P: Packet + Send> Cake<P> {
         tin.old.push_back((number, stamp));
     }
 
-    /// Returns the tin to serve. With a shaper, this is the last tin that is within its share of the
-    /// rate, else the tin that will be within it first; without a shaper, tins take turns by deficit
-    /// round robin.
+    /// Returns the tin to serve. With a shaper, this is the last tin that is within its share of
+    /// the rate, else the tin that will be within it first; without a shaper, tins take turns by
+    /// deficit round robin.
     pub fn choose_tin(&mut self, now: Time) -> usize {
         if self.shaped {
             let (mut best, mut best_wait) = (0, Span::from_nanos(u64::MAX));
@@ -114,8 +115,8 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// Serves the next queue of a tin. `first` is true for the first queue that is looked at for this
-    /// departure.
+    /// Serves the next queue of a tin. `first` is true for the first queue that is looked at for
+    /// this departure.
     pub fn serve(
         &mut self,
         tin: usize,

@@ -67,8 +67,8 @@ fn sent(flow: u64, source: u64, dscp: u8) -> Sent {
     }
 }
 
-/// Returns the packets that leave in a second on a link of unlimited speed. The queue holds four copies
-/// of each of `kinds`, and every packet that leaves is enqueued again.
+/// Returns the packets that leave in a second on a link of unlimited speed. The queue holds four
+/// copies of each of `kinds`, and every packet that leaves is enqueued again.
 fn second(queue: &mut dyn Discipline<Sent>, kinds: &[Sent]) -> Vec<Sent> {
     let (mut now, mut sink) = (Time::ZERO, Count(0));
     for packet in [kinds; 4].concat() {
@@ -159,8 +159,8 @@ fn hosts_share_before_their_flows() {
         // All packets have the same destination.
         (Isolation::DualDestination, 0.1),
     ] {
-        let got = of_first(isolation);
-        assert!((got - share).abs() < 0.02, "{isolation:?}: {got}");
+        let actual = of_first(isolation);
+        assert!((actual - share).abs() < 0.02, "{isolation:?}: {actual}");
     }
 }
 
@@ -177,8 +177,9 @@ fn a_tin_gets_its_share_of_the_rate() {
         );
         share_of(&packets, |packet| packet.dscp == dscp)
     };
-    // Background, video and voice compete with best effort; in the last case EF has no tin of its own.
-    for (tins, dscp, want) in [
+    // Background, video and voice compete with best effort; in the last case EF has no tin of its
+    // own.
+    for (tins, dscp, expected) in [
         (Tins::Diffserv3, 8, 1.0 / 16.0),
         (Tins::Diffserv3, 46, 0.25),
         (Tins::Diffserv4, 34, 0.5),
@@ -186,8 +187,11 @@ fn a_tin_gets_its_share_of_the_rate() {
         (Tins::Precedence, 8, 7.0 / 8.0),
         (Tins::BestEffort, 46, 0.5),
     ] {
-        let got = share(tins, dscp);
-        assert!((got - want).abs() < 0.02, "{tins:?} {dscp}: {got}");
+        let actual = share(tins, dscp);
+        assert!(
+            (actual - expected).abs() < 0.02,
+            "{tins:?} {dscp}: {actual}"
+        );
     }
 }
 
@@ -262,8 +266,8 @@ fn a_full_buffer_drops_from_the_head_of_the_longest_queue() {
     assert_eq!(of_second, 1);
 }
 
-/// Returns the flow and number of the ACKs that pass the filter. Each ACK has a flow, a number, whether
-/// it has SACK blocks, and ECN flags.
+/// Returns the flow and number of the ACKs that pass the filter. Each ACK has a flow, a number,
+/// whether it has SACK blocks, and ECN flags.
 fn filtered(filter: AckFilter, acks: &[(u64, u32, bool, u8)]) -> Vec<(u64, u32)> {
     let params = CakeParams {
         ack_filter: filter,

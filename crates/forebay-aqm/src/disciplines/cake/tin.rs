@@ -26,8 +26,8 @@ pub enum Set {
     Resting,
     /// The queue is in its first turn.
     Sparse,
-    /// The queue was sparse and has become empty. It is in the list of bulk queues until its deficit
-    /// is made up, and still counts as sparse.
+    /// The queue was sparse and has become empty. It is in the list of bulk queues until its
+    /// deficit is made up, and still counts as sparse.
     SparseWait,
     /// The queue takes turns with other bulk queues.
     Bulk,
@@ -103,8 +103,8 @@ pub struct Tin<P> {
 }
 
 impl<P: Packet> Tin<P> {
-    /// Creates an empty tin. `bandwidth` is that of CAKE's shaper, zero without one; packets leave at
-    /// the rate `paced`.
+    /// Creates an empty tin. `bandwidth` is that of CAKE's shaper, zero without one; packets leave
+    /// at the rate `paced`.
     pub fn new(share: &Share, bandwidth: Rate, paced: Rate) -> Tin<P> {
         Tin {
             rate: match bandwidth.as_bps() {
@@ -177,8 +177,8 @@ impl<P: Packet> Tin<P> {
         }
     }
 
-    /// Returns the bytes of a queue's turn: the quantum over the number of bulk queues of its busier
-    /// host, rounded up or down at random (`cake_get_flow_quantum`).
+    /// Returns the bytes of a queue's turn: the quantum over the number of bulk queues of its
+    /// busier host, rounded up or down at random (`cake_get_flow_quantum`).
     pub fn turn_of(&mut self, number: usize, isolation: Isolation, rng: &mut Rng) -> i64 {
         let queue = self.queue(number);
         let (source, destination) = (queue.source, queue.destination);

@@ -58,8 +58,8 @@ const DIFFSERV4: [Share; 4] = [
     share(1, 2, 512),
     share(1, 4, 256),
 ];
-/// The tins of `precedence` (`cake_config_precedence`): each has 7/8 of the quantum of the one before,
-/// rounded down.
+/// The tins of `precedence` (`cake_config_precedence`): each has 7/8 of the quantum of the one
+/// before, rounded down.
 const PRECEDENCE: [Share; 8] = [
     share(1, 1, 256),
     share(7, 8, 224),

@@ -31,11 +31,11 @@ params! {
         beta: f64 = 1.25, 0.0 => 1000.0;
         /// Time before the first change. Linux starts after half a second.
         first_change: Span = Span::from_millis(500), 0.0 => 60.0;
-        /// Length of a burst that passes without signals after a period without congestion (RFC 8033
-        /// section 4.4).
+        /// Length of a burst that passes without signals after a period without congestion (RFC
+        /// 8033 section 4.4).
         max_burst: Span = Span::from_millis(150), 0.0 => 60.0;
-        /// Count the time between departures against the burst allowance, as in Linux. Otherwise each
-        /// change of the probability counts as an interval (RFC 8033 section 4.4).
+        /// Count the time between departures against the burst allowance, as in Linux. Otherwise
+        /// each change of the probability counts as an interval (RFC 8033 section 4.4).
         burst_by_departures: bool = true;
         /// Estimator of the queuing delay.
         estimator: Estimator = Estimator::Timestamp;
@@ -47,17 +47,17 @@ params! {
         /// Space signals: none before the probabilities of the packets since the last signal add up
         /// to 0.85, and one when they reach 8.5 (RFC 8033 section 5.4).
         derandomise: bool = true;
-        /// Restart the sum after a mark at 8.5. Linux does not: it goes on to mark every packet until
-        /// one is dropped or the probability is zero.
+        /// Restart the sum after a mark at 8.5. Linux does not: it goes on to mark every packet
+        /// until one is dropped or the probability is zero.
         restart_at_mark: bool = false;
         /// Scale the probability by the size of the packet relative to the link's usual packet.
         by_bytes: bool = false;
-        /// Limit the probability to 1 (RFC 8033 section 4.2). Linux lets it grow to 256: the queue of
-        /// an unresponsive flow is drained, and stays at `least_backlog` until the probability has
-        /// decreased again.
+        /// Limit the probability to 1 (RFC 8033 section 4.2). Linux lets it grow to 256: the queue
+        /// of an unresponsive flow is drained, and stays at `least_backlog` until the probability
+        /// has decreased again.
         bounded: bool = false;
-        /// Decay of the probability while there is no delay: each change subtracts this fraction, 1/64
-        /// in Linux and 1/50 in RFC 8033 section 4.2, given as its denominator.
+        /// Decay of the probability while there is no delay: each change subtracts this fraction,
+        /// 1/64 in Linux and 1/50 in RFC 8033 section 4.2, given as its denominator.
         decay: u32 = 64, 1.0 => 1e6;
         /// Delay above which every change adds another 2 % to the probability. 0s: none.
         high_delay: Span = Span::from_millis(250), 0.0 => 60.0;
@@ -74,8 +74,8 @@ params! {
 
 impl PieGoals {
     /// Returns the gains from the distance to the target and from the change of the delay to the
-    /// signal probability, per second. They are those of PI's rule (staqm section III.A) per packet,
-    /// times the C packets in a second of delay.
+    /// signal probability, per second. They are those of PI's rule (staqm section III.A) per
+    /// packet, times the C packets in a second of delay.
     pub fn gains(&self, point: &OperatingPoint, interval: Span) -> (f64, f64) {
         let beta = point.pi_gain(self.crossover) * point.capacity_pkts_per_s;
         (point.tcp_pole() * beta * interval.as_secs_f64(), beta)
@@ -95,7 +95,8 @@ impl PieGoals {
 
 impl PieParams {
     /// Returns the signals per packet when the law's probability is `p`. A sum that starts at zero
-    /// passes 0.85 after about 0.85/p + 1/2 packets; from then on each packet is signalled at random.
+    /// passes 0.85 after about 0.85/p + 1/2 packets; from then on each packet is signalled at
+    /// random.
     pub fn signals(&self, p: f64) -> f64 {
         if !self.derandomise || p >= 0.85 {
             return p;

@@ -12,8 +12,8 @@ use super::params::{Estimator, PieParams};
 use crate::clock::{self as law_clock, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Target, Verdict};
 
-/// The bytes that must be queued at the start of a sample of the departure rate, and that leave during
-/// it (`QUEUE_THRESHOLD`).
+/// The bytes that must be queued at the start of a sample of the departure rate, and that leave
+/// during it (`QUEUE_THRESHOLD`).
 pub const RATE_THRESHOLD: u64 = 16384;
 /// The weight of a sample of the departure rate (RFC 8033 appendix B): 2^14/2^16.
 pub const RATE_WEIGHT: f64 = 0.25;
@@ -26,7 +26,8 @@ pub struct Pie {
     params: PieParams,
     target: Target,
     // Times from here on are in ticks.
-    /// The gain on the distance from the target, in units of a probability of [`MAX_PROB`] per tick.
+    /// The gain on the distance from the target, in units of a probability of [`MAX_PROB`] per
+    /// tick.
     alpha: u64,
     /// The gain on the change of the delay, in the same unit.
     beta: u64,
@@ -141,8 +142,8 @@ impl Pie {
     }
 
     /// Counts a departure for the sample of the departure rate, which starts when the queue holds
-    /// 16 KiB and ends when as many bytes have departed (RFC 8033 section 5.2). Returns the duration
-    /// of a sample that ends here.
+    /// 16 KiB and ends when as many bytes have departed (RFC 8033 section 5.2). Returns the
+    /// duration of a sample that ends here.
     fn sample_rate(&mut self, t: u64, backlog: u64, bytes: u32) -> Option<u64> {
         if backlog >= RATE_THRESHOLD && self.departed.is_none() {
             self.since = Some(t);
@@ -376,8 +377,8 @@ impl Ticking for Pie {
 }
 
 impl Pie {
-    /// Applies this many changes without a delay, p ← (p − c)·(1 − 1/d), in 16 parts. The gains within
-    /// a part are those at its start.
+    /// Applies this many changes without a delay, p ← (p − c)·(1 − 1/d), in 16 parts. The gains
+    /// within a part are those at its start.
     fn skip_decay(&mut self, changes: u64, q: &QueueView) {
         let factor = 1.0 - 1.0 / f64::from(self.params.decay);
         let target = ticks(self.target.delay(q)) as f64;
@@ -398,8 +399,8 @@ impl Pie {
 }
 
 impl FluidLaw for Pie {
-    /// The timestamp estimator needs only the last departure. The departure-rate estimators need every
-    /// departure, one by one.
+    /// The timestamp estimator needs only the last departure. The departure-rate estimators need
+    /// every departure, one by one.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         if self.params.estimator != Estimator::Timestamp {
             return false;

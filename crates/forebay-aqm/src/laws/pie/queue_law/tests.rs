@@ -192,8 +192,8 @@ impl Kernel {
     }
 }
 
-/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random numbers. Returns
-/// the number of signals, and the highest probability.
+/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random
+/// numbers. Returns the number of signals, and the highest probability.
 fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, f64) {
     let params = PieParams {
         estimator: match dq_rate_estimator {
@@ -236,16 +236,16 @@ fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize,
                     ..packet(bytes)
                 };
                 let mut rng_copy = rng.clone();
-                let got = law.on_enqueue(now, &q(queue.len(), backlog), &p, &mut rng);
+                let actual = law.on_enqueue(now, &q(queue.len(), backlog), &p, &mut rng);
                 let (dropped, marked) = kernel.enqueue(backlog, ect, &mut rng_copy);
-                let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
+                let drops = actual == Verdict::Drop || (actual == Verdict::Signal && !ect);
                 assert_eq!(
-                    (drops, got == Verdict::Signal && ect),
+                    (drops, actual == Verdict::Signal && ect),
                     (dropped, marked),
                     "{now_ns}"
                 );
                 assert_eq!(law.sum, kernel.accu_prob, "at {now_ns} ns");
-                signals += usize::from(got != Verdict::Pass);
+                signals += usize::from(actual != Verdict::Pass);
                 if !dropped {
                     queue.push_back((now_ns, bytes));
                     backlog += u64::from(bytes);
@@ -320,11 +320,11 @@ fn rate(params: &PieParams, p: f64) -> f64 {
 fn the_rate_of_spaced_signals_is_that_of_the_formula() {
     let params = PieParams::defaults();
     for p in [0.003, 0.01, 0.03, 0.1, 0.25] {
-        let want = params.signals(p);
-        assert!((rate(&params, p) / want - 1.0).abs() < 0.05, "{p}");
-        let (back, slope) = params.probability(want);
+        let expected = params.signals(p);
+        assert!((rate(&params, p) / expected - 1.0).abs() < 0.05, "{p}");
+        let (back, slope) = params.probability(expected);
         assert!((back - p).abs() < 1e-12);
-        let by_hand = (params.signals(p * 1.001) - want) / (0.001 * p);
+        let by_hand = (params.signals(p * 1.001) - expected) / (0.001 * p);
         assert!((slope / by_hand - 1.0).abs() < 0.01, "{slope} {by_hand}");
     }
     let coin = PieParams {
@@ -340,8 +340,8 @@ fn changes_follow_hand_computed_values() {
     let mut pie = with(PieParams::defaults(), 0.05);
     pie.delay_1 = ticks(Span::from_millis(18));
     pie.change(&view(100));
-    let want = 0.05 + 0.0625 * 0.005 + 0.625 * 0.002;
-    assert!((pie.probability() - want).abs() < 1e-6);
+    let expected = 0.05 + 0.0625 * 0.005 + 0.625 * 0.002;
+    assert!((pie.probability() - expected).abs() < 1e-6);
     // From 10 % on the gains are applied in full, and one change adds at most 2 %.
     let mut pie = with(PieParams::defaults(), 0.2);
     pie.delay = ticks(Span::from_millis(100));
@@ -354,8 +354,8 @@ fn changes_follow_hand_computed_values() {
     let mut pie = with(PieParams::defaults(), 0.5);
     (pie.delay, pie.delay_1) = (0, 0);
     pie.change(&view(0));
-    let want = (0.5 - 0.125 * 0.015) * 63.0 / 64.0;
-    assert!((pie.probability() - want).abs() < 1e-6);
+    let expected = (0.5 - 0.125 * 0.015) * 63.0 / 64.0;
+    assert!((pie.probability() - expected).abs() < 1e-6);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn only_an_unbounded_probability_exceeds_one() {
 #[test]
 fn the_gains_decrease_with_each_power_of_ten_of_p() {
     // RFC 8033 section 4.2: 1/2 below 10 %, 1/8 below 1 %, … 1/2048 below 1e-6.
-    let want = [
+    let expected = [
         (0.5, 0),
         (0.05, 1),
         (5e-3, 3),
@@ -388,7 +388,7 @@ fn the_gains_decrease_with_each_power_of_ten_of_p() {
         (5e-6, 9),
         (5e-7, 11),
     ];
-    for (p, shift) in want {
+    for (p, shift) in expected {
         assert_eq!(gain_shift(prob_of(p)), shift, "{p}");
     }
 }
@@ -402,8 +402,8 @@ fn above_ten_percent_marks_become_drops() {
     let verdict = |p, packet: &PacketMeta| {
         let mut pie = with(PieParams::defaults(), p);
         pie.sum = MAX_PROB / 2 * 17;
-        let got = pie.on_enqueue(Time::ZERO, &view(100), packet, &mut Rng::new(1, ""));
-        (got, pie.sum == 0)
+        let actual = pie.on_enqueue(Time::ZERO, &view(100), packet, &mut Rng::new(1, ""));
+        (actual, pie.sum == 0)
     };
     // At a sum of 8.5, a mark does not restart the sum in Linux.
     assert_eq!(verdict(0.09, &ect), (Verdict::Signal, false));

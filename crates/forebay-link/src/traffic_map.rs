@@ -1,24 +1,25 @@
-//! The traffic of a scenario that a flow belongs to, as the engine that made the flows knows it.
+//! Mapping from a flow to the `[[traffic]]` of the scenario that it belongs to.
 
 use forebay_packets::ip::Flow;
 use forebay_units::Span;
 
 use crate::namespace::End;
 
-/// How flows that go up are told apart. By default they are not.
+/// The rule that assigns each upstream flow to a traffic of the scenario. The default assigns none.
 #[derive(Clone, Debug, Default)]
-pub struct Apart {
-    /// So many traffics there are.
+pub struct TrafficMap {
+    /// The number of traffics.
     pub count: u32,
-    /// Of each pair of hosts behind the ends, in their order.
+    /// The traffic of each pair of hosts behind the ends, in the order of the hosts' numbers.
     pub hosts: Vec<u8>,
-    /// Of flows between the ends: the port that they go to.
+    /// Destination ports of the flows between the ends themselves, each with its traffic.
     pub ports: Vec<(u16, u8)>,
-    /// Propagation there and back.
+    /// Propagation delay there and back.
     pub rtt: Span,
 }
 
-impl Apart {
+impl TrafficMap {
+    /// Returns the traffic that an upstream `flow` belongs to; `None` for any other flow.
     pub fn traffic(&self, flow: &Flow) -> Option<u8> {
         let behind = |number: u8| {
             let [client, server] = End::BOTH.map(|end| mapped(end.host_v4(number)));
@@ -32,11 +33,13 @@ impl Apart {
             return None;
         }
         let mut ports = self.ports.iter();
-        let found = ports.find(|(port, _)| *port == flow.destination_port)?;
-        Some(found.1)
+        let (_, traffic) = ports.find(|(port, _)| *port == flow.destination_port)?;
+        Some(*traffic)
     }
 }
 
+/// Returns the address as an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2), the form that
+/// [`Flow`] has.
 fn mapped(address: std::net::Ipv4Addr) -> u128 {
     address.to_ipv6_mapped().to_bits()
 }
@@ -47,8 +50,8 @@ mod tests {
     use forebay_packets::ip::TCP;
 
     #[test]
-    fn hosts_and_ports_tell_flows_apart() {
-        let apart = Apart {
+    fn addresses_and_ports_assign_flows_to_traffics() {
+        let map = TrafficMap {
             count: 3,
             hosts: vec![2, 0],
             ports: vec![(5201, 1)],
@@ -64,13 +67,13 @@ mod tests {
         let hosts = |number| [End::Client, End::Server].map(|end| end.host_v4(number));
         for (number, traffic) in [(1, Some(2)), (2, Some(0)), (3, None)] {
             let [client, server] = hosts(number);
-            assert_eq!(apart.traffic(&flow(client, server, 5201)), traffic);
-            // Nobody's: what goes down.
-            assert_eq!(apart.traffic(&flow(server, client, 5201)), None);
+            assert_eq!(map.traffic(&flow(client, server, 5201)), traffic);
+            // A downstream flow belongs to no traffic.
+            assert_eq!(map.traffic(&flow(server, client, 5201)), None);
         }
         let ends = [End::Client, End::Server].map(End::v4);
         for (port, traffic) in [(5201, Some(1)), (5202, None)] {
-            assert_eq!(apart.traffic(&flow(ends[0], ends[1], port)), traffic);
+            assert_eq!(map.traffic(&flow(ends[0], ends[1], port)), traffic);
         }
     }
 }
